@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import __version__, _build_info, _device_check, _gpu_kernels, _library, _xla
+from tf_rnn_ops import __version__, _build_info, _builtin_kernels, _device_check, _gpu_kernels, _library, _xla
 
 
 def _registered_kernels() -> list[tuple[str, str, str]]:
@@ -22,6 +22,11 @@ def _registered_kernels() -> list[tuple[str, str, str]]:
         for op, dtypes in _library.kernel_dtypes(device).items()
     ]
     return sorted(rows)
+
+
+def _replaced_kernels() -> list[tuple[str, str, str]]:
+    """Returns the same for TensorFlow's own ops with kernels that ours can replace."""
+    return [(op, "CPU", " ".join(_library.dtypes_of_op(op))) for op in sorted(_builtin_kernels.REPLACED_KERNELS)]
 
 
 def _cpu_name() -> str:
@@ -126,6 +131,8 @@ def _report() -> None:
     _print_table(devices())
     print("\nKernels")
     _print_table([("op", "device", "dtypes"), *_registered_kernels()])
+    print("\nTensorFlow's own kernels that enable_builtin_kernels(replace=True) replaces")
+    _print_table([("op", "device", "dtypes"), *_replaced_kernels()])
 
 
 def main() -> None:

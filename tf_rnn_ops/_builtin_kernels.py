@@ -1,5 +1,6 @@
-"""CPU kernels and gradients for TensorFlow's own ops, so that graphs made for a GPU run on the CPU."""
+"""CPU kernels and gradients for TensorFlow's own ops, so that graphs with these ops run and train on the CPU."""
 
+import ctypes
 import threading
 import warnings
 from collections.abc import Callable
@@ -7,12 +8,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_rnn_ops import _flops, _gradients, _library, _pfor, _xla
+from tf_rnn_ops import _flops, _gradients, _library, _pfor, _private_names, _xla
 
 # Our gradients for TensorFlow's own ops that have none.
 _GRADIENTS: dict[str, Callable[..., Any]] = {
     "GRUBlockCell": _gradients.gru_block_cell_grad,
     "GRUBlockCellGrad": _gradients.gru_block_cell_grad_grad,
+    "LSTMBlockCell": _gradients.lstm_block_cell_grad,
+    "LSTMBlockCellGrad": _gradients.lstm_block_cell_backprop_grad,
+    "BlockLSTMGrad": _gradients.block_lstm_backprop_grad,
+    "BlockLSTMGradV2": _gradients.block_lstm_backprop_grad,
     "CudnnRNNBackprop": _gradients.cudnn_rnn_backprop_grad,
     "CudnnRNNBackpropV2": _gradients.cudnn_rnn_backprop_grad,
     "CudnnRNNBackpropV3": _gradients.cudnn_rnn_backprop_v3_grad,
@@ -21,28 +26,46 @@ _GRADIENTS: dict[str, Callable[..., Any]] = {
     "CudnnRNNParamsToCanonical": _gradients.params_to_canonical_v1_grad,
     "CudnnRNNParamsToCanonicalV2": _gradients.params_to_canonical_v2_grad,
 }
+# The same for those that have a gradient. That of BlockLSTMV2 is wrong: it takes the gates in the order of BlockLSTM.
+_REPLACED_GRADIENTS = dict.fromkeys(("BlockLSTM", "BlockLSTMV2"), _gradients.block_lstm_grad)
+# TensorFlow's own ops with CPU kernels that ours replace.
+REPLACED_KERNELS = (
+    *("GRUBlockCell", "GRUBlockCellGrad", "LSTMBlockCell", "LSTMBlockCellGrad"),
+    *("BlockLSTM", "BlockLSTMGrad", "BlockLSTMV2", "BlockLSTMGradV2"),
+)
 
 _lock = threading.Lock()
 _is_enabled = False
+_is_replaced = False
 
 
-def enable_builtin_kernels() -> None:
-    """Lets TensorFlow's own CudnnRNN ops run on the CPU, and its own GRUBlockCell be trained.
+def enable_builtin_kernels(replace: bool = False) -> None:
+    """Lets TensorFlow's own recurrent ops run, and be trained, on the CPU; with `replace`, faster and safely.
 
     TensorFlow has only GPU kernels for `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3`, their gradient ops and the ops that
     convert their params. This function registers CPU kernels for them: those of `tf_rnn_ops.raw_ops`, for the same
     types, with or without XLA. A GraphDef, SavedModel or frozen graph with these ops then runs unchanged, and trains if
-    it is trainable on a GPU. The function also registers gradients for TensorFlow's own `GRUBlockCell`, for the
-    conversions between weights and params, and for the gradient ops of both.
+    it is trainable on a GPU. The function also registers gradients where TensorFlow has none: for its own
+    `GRUBlockCell` and `LSTMBlockCell`, for the conversions between weights and params, and for the gradient ops of all
+    these and of `BlockLSTM`. And it lets XLA compile all these ops.
+
+    TensorFlow has CPU kernels for `GRUBlockCell`, `LSTMBlockCell`, `BlockLSTM`, `BlockLSTMV2` and their gradient ops,
+    which keep them unless `replace` is true. Ours are faster, and reject wrong shapes that abort TensorFlow's.
 
     Call it before you run a graph with these ops for the first time. Ops on a GPU still run on the GPU, because
-    TensorFlow prefers a GPU kernel. A second call does nothing. The registration cannot be undone in the process.
+    TensorFlow prefers a GPU kernel. A second call does nothing more. The registration cannot be undone in the process.
 
     If an op already has a CPU kernel or a gradient, for example from a later version of TensorFlow, the op keeps it and
     a warning is issued.
 
-    In C++ or C, load the library with `TF_LoadLibrary`; `python -m tf_rnn_ops` prints its path. See
-    docs/guides/gpu_graph.md for a guide.
+    In C++ or C, load the library with `TF_LoadLibrary`; `python -m tf_rnn_ops` prints its path. To replace kernels, call
+    its function `TfRnnOps_ReplaceBuiltinKernels`, which takes no arguments and returns nothing. See
+    docs/guides/gpu_graph.md and docs/guides/block_lstm.md for guides.
+
+    Args:
+      replace: whether to run TensorFlow's own ops on our CPU kernels even if TensorFlow has CPU kernels for them, and
+        to replace the gradients of `BlockLSTM` and `BlockLSTMV2`, of which TensorFlow's second is wrong. If TensorFlow
+        sees a GPU, a warning is issued and nothing is replaced: TensorFlow would move the ops from the GPU to the CPU.
 
     Raises:
       ImportError: if the library with the kernels is missing or cannot be loaded.
@@ -53,17 +76,41 @@ def enable_builtin_kernels() -> None:
       >>> size.numpy().tolist()
       [144]
     """
-    global _is_enabled
+    global _is_enabled, _is_replaced
     with _lock:
-        if _is_enabled:
-            return
-        _library.load(_library.BUILTIN_KERNELS_PATH)
-        _xla.enable_builtin_kernels()
-        for op, gradient in _GRADIENTS.items():
-            _register_gradient(op, gradient)
-        _flops.enable_builtin_kernels()
-        _pfor.enable_builtin_kernels()
-        _is_enabled = True
+        if not _is_enabled:
+            _enable()
+            _is_enabled = True
+        if replace and not _is_replaced:
+            _is_replaced = _replace()
+
+
+def _enable() -> None:
+    """Registers kernels and gradients for the ops that have none."""
+    _library.load(_library.BUILTIN_KERNELS_PATH)
+    _xla.enable_builtin_kernels()
+    for op, gradient in _GRADIENTS.items():
+        _register_gradient(op, gradient)
+    _flops.enable_builtin_kernels()
+    _pfor.enable_builtin_kernels()
+
+
+def _replace() -> bool:
+    """Replaces kernels and gradients. Warns and returns False if TensorFlow sees a GPU."""
+    if tf.config.list_physical_devices("GPU"):
+        warnings.warn(
+            "enable_builtin_kernels(replace=True) replaces nothing, because TensorFlow sees a GPU: it would move "
+            f"{', '.join(REPLACED_KERNELS)} from the GPU to the CPU.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return False
+    ctypes.CDLL(str(_library.BUILTIN_KERNELS_PATH)).TfRnnOps_ReplaceBuiltinKernels()
+    for op, gradient in _REPLACED_GRADIENTS.items():
+        if _private_names.GRADIENTS is not None:
+            _private_names.GRADIENTS.gradient_registry._registry.pop(op, None)
+        _register_gradient(op, gradient)
+    return True
 
 
 def _register_gradient(op: str, gradient: Callable[..., Any]) -> None:
@@ -74,5 +121,5 @@ def _register_gradient(op: str, gradient: Callable[..., Any]) -> None:
         warnings.warn(
             f"TensorFlow already has a gradient for {op}, so that of tf_rnn_ops is not registered.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -8,6 +8,7 @@ profiler that they are not.
 """
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,21 @@ def _gru_block_cell_grad(op: tf.Operation) -> int:
     return batch * (cell_size * (6 * (input_size + cell_size) + pointwise) + input_size)
 
 
+def _lstm(op: tf.Operation) -> int:
+    """Returns the operations of LSTMBlockCell and BlockLSTM: those of products, biases, the cell and its peepholes."""
+    x = 0 if "LSTMBlockCell" in op.type else 1  # after seq_len_max
+    *steps, input_size = _shape(op, x)
+    _, cell_size = _shape(op, x + 1)
+    pointwise = 4 + 4 + (6 if op.get_attr("use_peephole") else 0)
+    return math.prod(steps) * cell_size * (8 * (input_size + cell_size) + pointwise)
+
+
+def _lstm_block_cell_grad(op: tf.Operation) -> int:
+    """Returns the operations of LSTMBlockCellGrad, which has no matrix products."""
+    batch, cell_size = _shape(op, 1)
+    return batch * cell_size * (34 if op.get_attr("use_peephole") else 22)
+
+
 def _times(factor: int, count: Callable[[tf.Operation], int]) -> Callable[[tf.Operation], int]:
     return lambda op: factor * count(op)
 
@@ -96,11 +112,16 @@ _BUILTIN_OPS = {
     **{f"CudnnRNNBackprop{version}": _times(2, _cudnn_rnn) for version in ("", "V2", "V3")},
     "GRUBlockCell": _gru_block_cell,
     "GRUBlockCellGrad": _gru_block_cell_grad,
+    "LSTMBlockCell": _lstm,
+    "LSTMBlockCellGrad": _lstm_block_cell_grad,
+    **{f"BlockLSTM{version}": _lstm for version in ("", "V2")},
+    **{f"BlockLSTMGrad{version}": _times(2, _lstm) for version in ("", "V2")},
 }
 _OUR_OPS = {
     **_BUILTIN_OPS,
     "CudnnRNNBackpropGrad": _times(6, _cudnn_rnn),
     "GRUBlockCellGradV2": _gru_block_cell_grad,
+    "BlockLSTMGradV3": _times(2, _lstm),
     "StatelessCudnnRNN": _cudnn_rnn,
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
-from tf_rnn_ops import _plain_network, _private_names
+from tf_rnn_ops import _plain_lstm, _plain_network, _private_names
 from tf_rnn_ops._alignment import aligned
 from tf_rnn_ops._library import ops
 
@@ -176,20 +176,116 @@ def _zeros_for_skipped(
     return _zeros_for_none(present, like)
 
 
-def _without_unwanted_input_grad(op: tf.Operation, grads: Any) -> list[_Grad]:
-    """Returns the results of a gradient op, with None for the first if it is not needed.
+def _without_unwanted_input_grad(op: tf.Operation, grads: Any, index: int = 0) -> list[_Grad]:
+    """Returns the results of a gradient op, with None for the first, that of the input `index`, if it is not needed.
 
     The first result is the gradient with respect to the sequences, which the first layer of a model does not need. A
     kernel of TensorFlow can see which results are unused. XLA computes all results of a call, unless an attribute lists
     the unwanted ones.
     """
-    if _is_wanted(op, 0):
+    if _is_wanted(op, index):
         return list(grads)
     set_attr = None if tf.executing_eagerly() else getattr(grads[0].op, _private_names.SET_ATTR, None)
     if set_attr is not None:
         names = tf.compat.v1.AttrValue.ListValue(s=[grads._fields[0].encode()])
         set_attr("_unwanted_outputs", tf.compat.v1.AttrValue(list=names))
     return [None, *grads[1:]]
+
+
+def _new_cell_second(op: tf.Operation) -> bool:
+    """Returns whether the order of an LSTM op's gates is i, ci, f, o, instead of i, f, ci, o."""
+    return op.get_attr("new_cell_second") if op.type.endswith("V3") else not op.type.endswith("V2")
+
+
+def _lstm_grads(
+    op: tf.Operation, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], d_outputs: Sequence[_Grad]
+) -> Any:
+    """Returns the gradients with respect to the inputs of an LSTM op, except seq_len_max.
+
+    Args:
+      op: the op.
+      inputs: the inputs of BlockLSTM that computes the same.
+      outputs: its outputs.
+      d_outputs: gradients with respect to these, or None for zeros.
+    """
+    use_peephole, new_cell_second = op.get_attr("use_peephole"), _new_cell_second(op)
+    d_i, d_cs, *d_others, d_h = d_outputs
+    if all(each is None for each in (d_i, *d_others)):
+        backprop = ops.tf_rnn_ops_block_lstm_grad if new_cell_second else ops.tf_rnn_ops_block_lstm_grad_v2
+        d_states = _zeros_for_none([d_cs, d_h], [outputs[1], outputs[6]])
+        return backprop(*inputs, *outputs, *d_states, use_peephole=use_peephole)
+    return ops.tf_rnn_ops_block_lstm_grad_v3(
+        *inputs,
+        *outputs,
+        *_zeros_for_none(d_outputs, outputs),
+        new_cell_second=new_cell_second,
+        use_peephole=use_peephole,
+    )
+
+
+@_gradient_of("TfRnnOps>BlockLSTM")
+@_gradient_of("TfRnnOps>BlockLSTMV2")
+def block_lstm_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+    """The gradient of BlockLSTM and BlockLSTMV2, ours or TensorFlow's own."""
+    grads = _lstm_grads(op, op.inputs, op.outputs, d_outputs)
+    return [None, *_without_unwanted_input_grad(op, grads, index=1)]
+
+
+@_gradient_of("TfRnnOps>LSTMBlockCell")
+def lstm_block_cell_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+    """The gradient of LSTMBlockCell, ours or TensorFlow's own: that of a sequence of one step."""
+
+    def as_sequence(tensor: _Grad) -> _Grad:
+        return None if tensor is None else aligned(tensor)[tf.newaxis]
+
+    x, *others = op.inputs
+    inputs = (tf.constant(1, tf.int64), as_sequence(x), *others)
+    grads = _lstm_grads(op, inputs, [*map(as_sequence, op.outputs)], [*map(as_sequence, d_outputs)])
+    d_x, *d_others = _without_unwanted_input_grad(op, grads)
+    return [None if d_x is None else aligned(tf.squeeze(d_x, axis=0)), *d_others]
+
+
+def _lstm_backprop_grad(
+    op: tf.Operation, v: Sequence[_Grad], function: Callable[..., Any], inputs: Sequence[tf.Tensor]
+) -> list[_Grad]:
+    """The gradient of a gradient op of an LSTM, computed by differentiating a function in its place.
+
+    The results are partial derivatives with respect to all inputs of the op: the outputs of the forward op are tensors
+    like any other. 16-bit types are computed in float32.
+
+    Args:
+      op: the gradient op.
+      v: gradients with respect to its outputs, or None for zeros.
+      function: maps `inputs` to the results of the op, with operations that TensorFlow can differentiate.
+      inputs: the floating inputs of the op.
+    """
+
+    def gradients(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return _plain_network.differentiate(function, tensors[: len(inputs)], tensors[len(inputs) :])
+
+    dtype = op.outputs[0].dtype
+    tensors = _local((*inputs, *_zeros_for_none(v, op.outputs)))
+    wide = [tf.cast(each, _plain_network.wide_dtype(dtype)) for each in tensors]
+    return [aligned(tf.cast(each, dtype)) for each in _plain_network.differentiable(gradients)(*wide)]
+
+
+@_gradient_of("TfRnnOps>BlockLSTMGrad")
+@_gradient_of("TfRnnOps>BlockLSTMGradV2")
+@_gradient_of("TfRnnOps>BlockLSTMGradV3")
+def block_lstm_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+    """The gradient of BlockLSTMGrad, BlockLSTMGradV2, ours or TensorFlow's own, and BlockLSTMGradV3."""
+    seq_len_max, *inputs = op.inputs
+    function = functools.partial(
+        _plain_lstm.sequence_grads, aligned(seq_len_max), _new_cell_second(op), op.get_attr("use_peephole")
+    )
+    return [None, *_lstm_backprop_grad(op, v, function, inputs)]
+
+
+@_gradient_of("TfRnnOps>LSTMBlockCellGrad")
+def lstm_block_cell_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+    """The gradient of LSTMBlockCellGrad, ours or TensorFlow's own."""
+    function = functools.partial(_plain_lstm.step_grads, op.get_attr("use_peephole"))
+    return _lstm_backprop_grad(op, v, function, op.inputs)
 
 
 def _network_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -244,10 +244,18 @@ def kernel_dtypes(device: str) -> dict[str, list[str]]:
     return {op: sorted(names) for op, names in dtypes.items()}
 
 
+def dtypes_of_op(op: str) -> list[str]:
+    """Returns the dtypes of one of our ops, with its namespace, or of one of TensorFlow's."""
+    if OP_DEF_REGISTRY is None:
+        return []
+    return _names_of_dtypes({attr.name: attr.allowed_values for attr in OP_DEF_REGISTRY.get(op).attr})
+
+
+def _names_of_dtypes(allowed_values: Mapping[str, Any]) -> list[str]:
+    return sorted(tf.as_dtype(each).name for each in allowed_values["T"].list.type)
+
+
 def _dtypes(kernel: Any) -> set[str]:
     """Returns the dtypes of a kernel: those of its op, unless the kernel restricts them."""
-    op = OP_DEF_REGISTRY.get(kernel.op)
-    allowed = {attr.name: attr.allowed_values for attr in op.attr} | {
-        constraint.name: constraint.allowed_values for constraint in kernel.constraint
-    }
-    return {tf.as_dtype(each).name for each in allowed["T"].list.type}
+    restricted = {constraint.name: constraint.allowed_values for constraint in kernel.constraint}
+    return {*(_names_of_dtypes(restricted) if "T" in restricted else dtypes_of_op(kernel.op))}

@@ -3,8 +3,8 @@
 TensorFlow's pfor calls the converter of an op once, in place of the iterations of a loop. An input of the op is either
 the same in all iterations or stacked, [iterations, ...].
 
-- KerasRNN, GRUBlockCell and its gradients, and CudnnRNN in inference make one call of a larger batch if all iterations
-  share the weights.
+- KerasRNN, GRUBlockCell and its gradients, LSTMBlockCell, BlockLSTM, and CudnnRNN in inference make one call of a
+  larger batch if all iterations share the weights.
 - All other calls run in a loop. Gradients with respect to weights are sums over the batch, a reserve_space cannot be
   divided, and dropout draws a mask in each iteration, as TensorFlow's random ops do.
 """
@@ -93,6 +93,22 @@ def _gru_block_cell(call: Any) -> list[Any]:
     call.stack_inputs([i for i in range(call.num_inputs) if i not in _GRU_WEIGHTS])
     inputs = [_flat(each.t) if each.is_stacked else each.t for each in call.inputs]
     return [_unflat(each, _iterations(call)) for each in _run(call, inputs)]
+
+
+def _lstm(call: Any) -> list[Any]:
+    """Converts LSTMBlockCell and BlockLSTM of any version, whose inputs are seq_len_max, x, cs_prev, h_prev, weights.
+
+    LSTMBlockCell has no seq_len_max, and no time before batch.
+    """
+    x = axis = call.num_inputs - 8
+    samples = [x, x + 1, x + 2]
+    if _is_any_stacked(call, [i for i in range(call.num_inputs) if i not in samples]):
+        return _loop(call)
+    call.stack_inputs(samples)
+    inputs = [each.t for each in call.inputs]
+    inputs[x] = _flat(inputs[x], axis)
+    inputs[x + 1 : x + 3] = map(_flat, inputs[x + 1 : x + 3])
+    return [_unflat(each, _iterations(call), axis) for each in _run(call, inputs)]
 
 
 # The inputs of KerasRNN: sequences, mask, initial_h, initial_c, kernel, recurrent_kernel, bias.
@@ -201,7 +217,12 @@ _CUDNN_RNN_OPS: dict[str, Callable[[Any], Any]] = {
     },
     "CudnnRNNParamsSize": _deterministic,
 }
-_BUILTIN_OPS = {**_CUDNN_RNN_OPS, "GRUBlockCell": _gru_block_cell, "GRUBlockCellGrad": _gru_block_cell}
+_BUILTIN_OPS = {
+    **_CUDNN_RNN_OPS,
+    **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad"), _gru_block_cell),
+    **dict.fromkeys(("LSTMBlockCell", "BlockLSTM", "BlockLSTMV2"), _lstm),
+    **dict.fromkeys(("LSTMBlockCellGrad", "BlockLSTMGrad", "BlockLSTMGradV2"), _deterministic),
+}
 _OUR_OPS = {
     **_BUILTIN_OPS,
     "AlignTensor": _row_by_row,
@@ -209,6 +230,7 @@ _OUR_OPS = {
     "CudnnRNNDropoutMasks": _deterministic,
     "StatelessCudnnRNN": _deterministic,
     "GRUBlockCellGradV2": _gru_block_cell,
+    "BlockLSTMGradV3": _deterministic,
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,
     "KerasRNNBackpropGrad": _deterministic,

@@ -63,6 +63,12 @@ OP_DEF_REGISTRY = _find(
     "finds the definition of an op",
     "another copy of the package is detected only by its engine, and `python -m tf_rnn_ops` lists no kernels",
 )
+GRADIENTS = _find(
+    "tensorflow.python.framework.ops",
+    ("gradient_registry._registry",),
+    "replaces TensorFlow's gradients of BlockLSTM and BlockLSTMV2",
+    "enable_builtin_kernels(replace=True) does not replace these",
+)
 STATISTICS = _find(
     "tensorflow.python.framework.ops",
     ("OpStats", "RegisterStatistics"),

@@ -31,7 +31,7 @@ def why_not_loaded() -> str | None:
 
 
 def enable_builtin_kernels() -> None:
-    """Lets XLA compile TensorFlow's own CudnnRNN ops, except those that TensorFlow can compile itself."""
+    """Lets XLA compile TensorFlow's own recurrent ops, except those that TensorFlow can compile itself."""
     if _why_not_loaded is None:
         ctypes.CDLL(str(_library.XLA_PATH)).TfRnnOps_RegisterXlaBuiltinKernels()
 

@@ -2,7 +2,8 @@
 
 To migrate, replace `tf.raw_ops.` with `tf_rnn_ops.raw_ops.`. All arguments are keyword-only. All ops run on the CPU and
 support bfloat16, half, float32 and float64; bfloat16 and half are computed in float32. In TensorFlow, the CudnnRNN ops
-require a GPU, and the GRUBlockCell ops support float32 only. `KerasRNN` and `KerasRNNBackprop` are not in `tf.raw_ops`.
+require a GPU, the GRUBlockCell ops support float32 only, and the LSTM ops float32 and half. `KerasRNN` and
+`KerasRNNBackprop` are not in `tf.raw_ops`.
 
 docs/guides/raw_ops.md is a guide to these ops.
 """
@@ -17,6 +18,10 @@ from tf_rnn_ops._library import ops
 from tf_rnn_ops._types import Function, TensorLike
 
 __all__ = [
+    "BlockLSTM",
+    "BlockLSTMGrad",
+    "BlockLSTMGradV2",
+    "BlockLSTMV2",
     "CudnnRNN",
     "CudnnRNNBackprop",
     "CudnnRNNBackpropV2",
@@ -32,6 +37,8 @@ __all__ = [
     "GRUBlockCellGrad",
     "KerasRNN",
     "KerasRNNBackprop",
+    "LSTMBlockCell",
+    "LSTMBlockCellGrad",
 ]
 
 
@@ -143,6 +150,260 @@ def GRUBlockCellGrad(
       ...               b_ru=tf.zeros([6]), b_c=tf.zeros([3]))
       >>> step = GRUBlockCell(**inputs)
       >>> grads = GRUBlockCellGrad(**inputs, r=step.r, u=step.u, c=step.c, d_h=tf.ones([1, 3]))
+    """
+    ...
+
+
+@_implemented_by("tf_rnn_ops_lstm_block_cell")
+def LSTMBlockCell(
+    *,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    forget_bias: float = 1.0,
+    cell_clip: float = 3.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Computes one time step of an LSTM cell, with peepholes if asked.
+
+        [i_bar ci_bar f_bar o_bar] = [x h_prev] * w + b
+        i = sigmoid(i_bar + wci ∘ cs_prev)      f = sigmoid(f_bar + forget_bias + wcf ∘ cs_prev)
+        ci = tanh(ci_bar)                       cs = i ∘ ci + f ∘ cs_prev, clipped
+        o = sigmoid(o_bar + wco ∘ cs)           co = tanh(cs)      h = o ∘ co
+
+    Source: Hochreiter and Schmidhuber, 1997; peepholes: Gers and Schmidhuber, 2000. Same interface as
+    `tf.raw_ops.LSTMBlockCell`. All outputs are differentiable with respect to all inputs. As in TensorFlow, the
+    gradient passes through the clipping unchanged.
+
+    Args:
+      x: the input, [batch, input_size].
+      cs_prev: the previous cell state, [batch, cell_size].
+      h_prev: the previous hidden state, [batch, cell_size].
+      w: weights of the gates i, ci, f and o, [input_size + cell_size, 4 * cell_size].
+      wci: peephole weights of i, [cell_size]. Ignored unless `use_peephole`, like the next two.
+      wcf: peephole weights of f, [cell_size].
+      wco: peephole weights of o, [cell_size].
+      b: biases of the gates, [4 * cell_size].
+      forget_bias: added to the biases of f.
+      cell_clip: the cell state is clipped to [-cell_clip, cell_clip]. 0 or less means no clipping.
+      use_peephole: whether to use `wci`, `wcf` and `wco`.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of the input gate `i`, the cell state `cs`, the forget gate `f`, the output gate `o`, the new cell
+      `ci`, its tanh `co` and the hidden state `h`, each [batch, cell_size].
+
+    Raises:
+      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
+      ValueError: the same, when a graph is built and the shapes are known.
+
+    Examples:
+      >>> state, peephole = tf.zeros([1, 3]), tf.zeros([3])
+      >>> step = LSTMBlockCell(x=tf.ones([1, 2]), cs_prev=state, h_prev=state, w=tf.ones([5, 12]), wci=peephole,
+      ...                      wcf=peephole, wco=peephole, b=tf.zeros([12]))
+    """
+    ...
+
+
+@_implemented_by("tf_rnn_ops_lstm_block_cell_grad")
+def LSTMBlockCellGrad(
+    *,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of one time step of `LSTMBlockCell`.
+
+    Same interface as `tf.raw_ops.LSTMBlockCellGrad`. The gradients of `x`, `h_prev`, `w` and `b` follow from `dicfo`:
+    [x_grad h_prev_grad] = dicfo * w^T, w_grad = [x h_prev]^T * dicfo, and b_grad is the sum of dicfo over the batch.
+
+    See `LSTMBlockCell` for the arguments and errors. The op also takes outputs of the forward step, `i` to `co`, and
+    the gradients with respect to its outputs `cs` and `h`, each [batch, cell_size].
+
+    Returns:
+      A named tuple of the gradients `cs_prev_grad`, [batch, cell_size]; `dicfo`, that with respect to
+      [x h_prev] * w + b, [batch, 4 * cell_size]; and `wci_grad`, `wcf_grad` and `wco_grad`, [cell_size], zeros unless
+      `use_peephole`.
+    """
+    ...
+
+
+@_implemented_by("tf_rnn_ops_block_lstm")
+def BlockLSTM(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    forget_bias: float = 1.0,
+    cell_clip: float = 3.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Runs the steps of `LSTMBlockCell` over a sequence.
+
+    Same interface as `tf.raw_ops.BlockLSTM`. All outputs are differentiable with respect to all inputs except
+    `seq_len_max`. See `LSTMBlockCell` for the formulas, and for the arguments and errors that are not listed here.
+
+    Args:
+      seq_len_max: the number of steps to run, from 0 to time, a scalar int64. The results of the other steps are zeros.
+      x: the input, [time, batch, input_size].
+      cs_prev: the cell state before the first step, [batch, cell_size].
+      h_prev: the hidden state before the first step, [batch, cell_size].
+      w: weights of the gates i, ci, f and o, [input_size + cell_size, 4 * cell_size].
+      wci: see `LSTMBlockCell`.
+      wcf: see `LSTMBlockCell`.
+      wco: see `LSTMBlockCell`.
+      b: biases of the gates, [4 * cell_size].
+      forget_bias: see `LSTMBlockCell`.
+      cell_clip: see `LSTMBlockCell`.
+      use_peephole: see `LSTMBlockCell`.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of `i`, `cs`, `f`, `o`, `ci`, `co` and `h` of all steps, each [time, batch, cell_size].
+    """
+    ...
+
+
+@_implemented_by("tf_rnn_ops_block_lstmv2")
+def BlockLSTMV2(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    cell_clip: float = 0.0,
+    use_peephole: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Runs the steps of `LSTMBlockCell` over a sequence.
+
+    Same interface as `tf.raw_ops.BlockLSTMV2`. Differs from `BlockLSTM` in the order of
+    the gates, and has no forget_bias. All outputs are differentiable with respect to all inputs except
+    `seq_len_max`. See `LSTMBlockCell` for the formulas, and for the arguments and errors that are not listed here.
+
+    Args:
+      seq_len_max: the number of steps to run, from 0 to time, a scalar int64. The results of the other steps are zeros.
+      x: the input, [time, batch, input_size].
+      cs_prev: the cell state before the first step, [batch, cell_size].
+      h_prev: the hidden state before the first step, [batch, cell_size].
+      w: weights of the gates i, f, ci and o, [input_size + cell_size, 4 * cell_size].
+      wci: see `LSTMBlockCell`.
+      wcf: see `LSTMBlockCell`.
+      wco: see `LSTMBlockCell`.
+      b: biases of the gates, [4 * cell_size].
+      cell_clip: see `LSTMBlockCell`.
+      use_peephole: see `LSTMBlockCell`.
+      name: a name for the operation.
+
+    Returns:
+      A named tuple of `i`, `cs`, `f`, `o`, `ci`, `co` and `h` of all steps, each [time, batch, cell_size].
+    """
+    ...
+
+
+@_implemented_by("tf_rnn_ops_block_lstm_grad")
+def BlockLSTMGrad(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    h: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of `BlockLSTM`.
+
+    Same interface as `tf.raw_ops.BlockLSTMGrad`. See `BlockLSTM` for the arguments and errors. The op also takes the outputs
+    of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each [time, batch, cell_size].
+
+    Returns:
+      A named tuple of the gradients `x_grad`, `cs_prev_grad`, `h_prev_grad`, `w_grad`, `wci_grad`, `wcf_grad`,
+      `wco_grad` and `b_grad`, each with the shape of the argument. Those of the peephole weights are zeros unless
+      `use_peephole`.
+    """
+    ...
+
+
+@_implemented_by("tf_rnn_ops_block_lstm_grad_v2")
+def BlockLSTMGradV2(
+    *,
+    seq_len_max: TensorLike,
+    x: TensorLike,
+    cs_prev: TensorLike,
+    h_prev: TensorLike,
+    w: TensorLike,
+    wci: TensorLike,
+    wcf: TensorLike,
+    wco: TensorLike,
+    b: TensorLike,
+    i: TensorLike,
+    cs: TensorLike,
+    f: TensorLike,
+    o: TensorLike,
+    ci: TensorLike,
+    co: TensorLike,
+    h: TensorLike,
+    cs_grad: TensorLike,
+    h_grad: TensorLike,
+    use_peephole: bool,
+    name: str | None = None,
+) -> Any:
+    """Computes the gradients of `BlockLSTMV2`.
+
+    Same interface as `tf.raw_ops.BlockLSTMGradV2`. See `BlockLSTMV2` for the arguments and errors. The op also takes the outputs
+    of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each [time, batch, cell_size].
+
+    Returns:
+      A named tuple of the gradients `x_grad`, `cs_prev_grad`, `h_prev_grad`, `w_grad`, `wci_grad`, `wcf_grad`,
+      `wco_grad` and `b_grad`, each with the shape of the argument. Those of the peephole weights are zeros unless
+      `use_peephole`.
     """
     ...
 

@@ -290,9 +290,24 @@ std::vector<Shape> ShapesOf(const FfiOp& op, std::string name) {
     }
     return shapes;
   }
+  const bool is_sequence = op.signature->name.rfind("BlockLSTM", 0) == 0;
+  const auto of_steps = [is_sequence](std::int64_t width) {
+    return is_sequence ? Shape{kTime, kBatch, width} : Shape{kBatch, width};
+  };
   const std::map<std::string, Shape> shapes = {
+      // LSTMBlockCell and BlockLSTM
+      {"seq_len_max", {}},
+      {"cs_prev", {kBatch, kUnits}},
+      {"w", {kInput + kUnits, 4 * kUnits}},
+      {"wci", {kUnits}},
+      {"wcf", {kUnits}},
+      {"wco", {kUnits}},
+      {"b", {4 * kUnits}},
+      {"dicfo", {kBatch, 4 * kUnits}},
+      // These and GRUBlockCell
+      {"x", of_steps(kInput)},
+      {"h_prev", {kBatch, kUnits}},
       // GRUBlockCell
-      {"x", {kBatch, kInput}},
       {"w_ru", {kInput + kUnits, 2 * kUnits}},
       {"w_c", {kInput + kUnits, kUnits}},
       {"b_ru", {2 * kUnits}},
@@ -325,7 +340,7 @@ std::vector<Shape> ShapesOf(const FfiOp& op, std::string name) {
   if (shape != shapes.end()) return {shape->second};
   const bool is_network =
       op.signature->name.find("CudnnRNN") != std::string::npos;
-  return {is_network ? Shape{kLayers, kBatch, kUnits} : Shape{kBatch, kUnits}};
+  return {is_network ? Shape{kLayers, kBatch, kUnits} : of_steps(kUnits)};
 }
 
 // The type of an argument: the first allowed one, or the type of the op.
@@ -375,6 +390,10 @@ std::map<std::string, Attribute> AttributesOf(const FfiOp& op) {
           {"time_major", true},
           {"is_training", true},
           {"skip", ""},
+          {"forget_bias", 1.0f},
+          {"cell_clip", 3.0f},
+          {"use_peephole", true},
+          {"new_cell_second", true},
           {"num_params", layout.num_weights()},
           {"num_params_weights", layout.num_weights()},
           {"num_params_biases", layout.num_biases()}};
@@ -436,7 +455,7 @@ bool NamesAnArgument(const FfiOp& op, const std::string& message) {
 }
 
 TEST(HandlersTest, RunEveryOp) {
-  EXPECT_EQ(AllCalls().size(), 20u);
+  EXPECT_EQ(AllCalls().size(), 27u);
   for (const Call& call : AllCalls()) {
     for (Buffer result : call.results) {
       if (result.type != XLA_FFI_DataType_F32) continue;
@@ -620,7 +639,8 @@ TEST(HandlersTest, RejectInvalidAttributeValues) {
       Call changed = call;
       changed.attributes[name] = "conv";
       const std::string error = changed.Run();
-      const bool is_read = call.op->signature->name.rfind("GRU", 0) != 0;
+      const bool is_read =
+          call.op->signature->name.find("Block") == std::string::npos;
       EXPECT_EQ(error.find(name + " must be one of ") == 0, is_read)
           << call.op->signature->name << ": " << error;
     }
@@ -632,7 +652,8 @@ TEST(HandlersTest, RejectInvalidLengthsAndReserveSpaces) {
     std::size_t i = 0;
     for (const Argument& argument : call.op->signature->inputs) {
       const std::string name = argument.name;
-      if (name == "sequence_lengths" || name == "reserve_space") {
+      if (name == "sequence_lengths" || name == "seq_len_max" ||
+          name == "reserve_space") {
         Call changed = call;
         std::memset(changed.operands[i].memory.data(), 0x7f,
                     changed.operands[i].memory.size());
@@ -690,8 +711,7 @@ TEST(HandlersTest, RejectUnalignedElements) {
     Buffer& buffer = changed.operands[0];
     buffer.memory.insert(buffer.memory.begin(), 1, 0);
     buffer.shift = 1;
-    EXPECT_NE(changed.Run().find(" must be aligned to 4 bytes"),
-              std::string::npos)
+    EXPECT_NE(changed.Run().find(" must be aligned to "), std::string::npos)
         << call.op->signature->name;
   }
 }

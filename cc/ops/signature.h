@@ -35,6 +35,9 @@ struct Attribute {
   std::string doc;
 };
 
+// TensorFlow's op of the same name, if there is one.
+enum class BuiltinOp { kNone, kRunsOnGpusOnly, kRunsOnCpus };
+
 struct Signature {
   // Without a prefix.
   std::string name;
@@ -47,8 +50,7 @@ struct Signature {
   const char* type_attribute = "T";
   // Whether two calls with the same inputs may have different results.
   bool is_stateful = false;
-  // Whether TensorFlow has an op of the same name, with kernels only for GPUs.
-  bool is_builtin = false;
+  BuiltinOp builtin = BuiltinOp::kNone;
 };
 
 // All ops but AlignTensor, which has no body in this folder.

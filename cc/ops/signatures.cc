@@ -107,11 +107,10 @@ AttributeList CellAttributes() {
 }
 
 std::vector<Signature> CellOps() {
-  return {
-      {"GRUBlockCell",
-       "Computes one time step of a GRU cell with reset before the matrix "
-       "product.",
-       R"(
+  return {{"GRUBlockCell",
+           "Computes one time step of a GRU cell with reset before the matrix "
+           "product.",
+           R"(
   [r_bar u_bar] = [x h_prev] * w_ru + b_ru
   r = sigmoid(r_bar)
   u = sigmoid(u_bar)
@@ -124,12 +123,12 @@ concatenation along the last axis. Source: Cho et al., 2014, arXiv:1406.1078.
 Same as the GRUBlockCell op of TensorFlow, for more types. half and bfloat16 are
 computed in float.
 )",
-       CellInputs(),
-       CellGates() + Arguments{{"h", "New state, [batch, cell_size]."}},
-       CellAttributes()},
-      {"GRUBlockCellGrad",
-       "Computes the gradients of one time step of GRUBlockCell.",
-       R"(
+           CellInputs(),
+           CellGates() + Arguments{{"h", "New state, [batch, cell_size]."}},
+           CellAttributes()},
+          {"GRUBlockCellGrad",
+           "Computes the gradients of one time step of GRUBlockCell.",
+           R"(
   d_c_bar = d_h . (1 - u) . (1 - c . c)
   d_u_bar = d_h . (h_prev - c) . u . (1 - u)
   [d_x_2 d_h_prevr] = d_c_bar * w_c^T
@@ -146,8 +145,12 @@ in the notation of GRUBlockCell. The gradients of the weights follow from these:
 The gradients of b_ru and b_c are the sums of d_r_bar_u_bar and d_c_bar over the
 batch.
 )",
-       CellInputs() + CellGates() + CellStateGradient(), CellGradients(),
-       CellAttributes()},
+           CellInputs() + CellGates() + CellStateGradient(), CellGradients(),
+           CellAttributes()}};
+}
+
+std::vector<Signature> OtherCellOps() {
+  return {
       {"GRUBlockCellGradV2",
        "Computes the gradients of GRUBlockCell from the gradients of all its "
        "outputs.",
@@ -160,6 +163,156 @@ Same as GRUBlockCellGrad, except:
 )",
        CellInputs() + CellGates() + CellGateGradients() + CellStateGradient(),
        CellGradients(), CellAttributes()}};
+}
+
+// ---------------------------------------------------------------------------
+// LSTMBlockCell and BlockLSTM
+
+constexpr char kLstmDoc[] = R"(
+  i  = sigmoid(i_bar + wci . cs_prev)
+  f  = sigmoid(f_bar + forget_bias + wcf . cs_prev)
+  ci = tanh(ci_bar)
+  cs = i . ci + f . cs_prev, clipped to [-cell_clip, cell_clip]
+  o  = sigmoid(o_bar + wco . cs)
+  co = tanh(cs)
+  h  = o . co
+
+where the four sums with the suffix _bar are [x h_prev] * w + b, `*` is the
+matrix product, `.` the element-wise product and [a b] concatenation along the
+last axis. Source: Hochreiter and Schmidhuber, 1997; peepholes: Gers and
+Schmidhuber, 2000. Same as the op of TensorFlow, for more types. half and
+bfloat16 are computed in float.
+)";
+
+constexpr char kSeqLenMaxDoc[] = R"(
+The first seq_len_max steps are those of LSTMBlockCell. The results of the
+others are zeros.
+)";
+
+// time: "" for the ops of one step, or "time, ".
+// gates: in the order of the op.
+Arguments LstmInputs(const char* time, const char* gates) {
+  const auto shape = [&](const char* sizes) {
+    return rnn::Join("[", time, sizes, "].");
+  };
+  return {
+      {"x", "Input, " + shape("batch, input_size")},
+      {"cs_prev", "Previous cell state, [batch, cell_size]."},
+      {"h_prev", "Previous hidden state, [batch, cell_size]."},
+      {"w", rnn::Join("Weights of the gates ", gates,
+                      ",\n  [input_size + cell_size, 4 * cell_size].")},
+      {"wci", "Peephole weights of i, [cell_size]."},
+      {"wcf", "Peephole weights of f, [cell_size]."},
+      {"wco", "Peephole weights of o, [cell_size]."},
+      {"b", rnn::Join("Biases of the gates ", gates, ", [4 * cell_size].")}};
+}
+
+Arguments LstmOutputs(const char* time) {
+  const std::string shape = rnn::Join(", [", time, "batch, cell_size].");
+  return {
+      {"i", "Input gate" + shape},  {"cs", "Cell state" + shape},
+      {"f", "Forget gate" + shape}, {"o", "Output gate" + shape},
+      {"ci", "New cell" + shape},   {"co", "Tanh of the cell state" + shape},
+      {"h", "Hidden state" + shape}};
+}
+
+Arguments LstmOutputGradients() {
+  return {{"cs_grad", "Gradient with respect to cs, same shape."},
+          {"h_grad", "Gradient with respect to h, same shape."}};
+}
+
+Arguments PeepholeGradients() {
+  return {{"wci_grad", "Gradient with respect to wci; 0 unless use_peephole."},
+          {"wcf_grad", "Gradient with respect to wcf; 0 unless use_peephole."},
+          {"wco_grad", "Gradient with respect to wco; 0 unless use_peephole."}};
+}
+
+Arguments SeqLenMax() {
+  return {OnHost("seq_len_max",
+                 "The number of steps to run, from 0 to time, a scalar.",
+                 "int64")};
+}
+
+// TensorFlow's ops list the types that they have first.
+Attribute LstmTypes() { return {"T: {half, float, double, bfloat16}", ""}; }
+Attribute UsePeephole(const char* default_value) {
+  return {rnn::Join("use_peephole: bool", default_value),
+          "Whether to use wci, wcf and wco."};
+}
+AttributeList LstmAttributes(const char* cell_clip) {
+  return {{rnn::Join("cell_clip: float = ", cell_clip),
+           "The bound of the cell state; none if it is not positive."},
+          UsePeephole(" = false"),
+          LstmTypes()};
+}
+AttributeList ForgetBias() {
+  return {{"forget_bias: float = 1.0", "Added to the biases of f."}};
+}
+
+constexpr char kIcfo[] = "i, ci, f, o", kIfco[] = "i, f, ci, o";
+constexpr char kTime[] = "time, ";
+
+Arguments BlockLstmGradInputs(const char* gates) {
+  return SeqLenMax() + LstmInputs(kTime, gates) + LstmOutputs(kTime);
+}
+Arguments BlockLstmGradOutputs() {
+  return GradientsOf(LstmInputs(kTime, ""), "_grad");
+}
+
+std::vector<Signature> LstmOps() {
+  Arguments step_results = LstmOutputs("");
+  step_results.pop_back();  // h
+  return {
+      {"LSTMBlockCell", "Computes one time step of an LSTM cell.", kLstmDoc,
+       LstmInputs("", kIcfo), LstmOutputs(""),
+       ForgetBias() + LstmAttributes("3.0")},
+      {"LSTMBlockCellGrad",
+       "Computes the gradients of one time step of LSTMBlockCell.",
+       R"(
+The gradients of x, h_prev, w and b follow from dicfo:
+
+  [x_grad h_prev_grad] = dicfo * w^T
+  w_grad = [x h_prev]^T * dicfo
+
+and b_grad is the sum of dicfo over the batch.
+)",
+       LstmInputs("", kIcfo) + step_results + LstmOutputGradients(),
+       Arguments{{"cs_prev_grad", "Gradient with respect to cs_prev."},
+                 {"dicfo",
+                  "Gradient with respect to [x h_prev] * w + b,\n"
+                  "  [batch, 4 * cell_size]."}} +
+           PeepholeGradients(),
+       AttributeList{UsePeephole(""), LstmTypes()}},
+      {"BlockLSTM", "Computes the steps of an LSTM over a sequence.",
+       std::string(kLstmDoc) + kSeqLenMaxDoc,
+       SeqLenMax() + LstmInputs(kTime, kIcfo), LstmOutputs(kTime),
+       ForgetBias() + LstmAttributes("3.0")},
+      {"BlockLSTMV2", "Computes the steps of an LSTM over a sequence.",
+       std::string(kLstmDoc) + kSeqLenMaxDoc + "There is no forget_bias.\n",
+       SeqLenMax() + LstmInputs(kTime, kIfco), LstmOutputs(kTime),
+       LstmAttributes("0.0")},
+      {"BlockLSTMGrad", "Computes the gradients of BlockLSTM.", "",
+       BlockLstmGradInputs(kIcfo) + LstmOutputGradients(),
+       BlockLstmGradOutputs(), AttributeList{UsePeephole(""), LstmTypes()}},
+      {"BlockLSTMGradV2", "Computes the gradients of BlockLSTMV2.", "",
+       BlockLstmGradInputs(kIfco) + LstmOutputGradients(),
+       BlockLstmGradOutputs(), AttributeList{UsePeephole(""), LstmTypes()}}};
+}
+
+std::vector<Signature> OtherLstmOps() {
+  return {{"BlockLSTMGradV3",
+           "Computes the gradients of BlockLSTM or BlockLSTMV2 from the "
+           "gradients of all outputs.",
+           "",
+           BlockLstmGradInputs("of the forward op") +
+               GradientsOf(LstmOutputs(kTime), "_grad"),
+           BlockLstmGradOutputs(),
+           AttributeList{
+               {"new_cell_second: bool",
+                "Whether the gates of w are in the order of BlockLSTM, i, ci, "
+                "f, o, instead of\n  that of BlockLSTMV2, i, f, ci, o."},
+               UsePeephole(""),
+               LstmTypes()}}};
 }
 
 // ---------------------------------------------------------------------------
@@ -578,10 +731,11 @@ CudnnRNNBackpropGrad has the formulas.
 
 // ---------------------------------------------------------------------------
 
-// Sets a flag of all signatures.
-std::vector<Signature> With(bool Signature::* flag,
+// Sets a field of all signatures.
+template <typename Field>
+std::vector<Signature> With(Field Signature::* field, Field value,
                             std::vector<Signature> signatures) {
-  for (Signature& signature : signatures) signature.*flag = true;
+  for (Signature& signature : signatures) signature.*field = value;
   return signatures;
 }
 
@@ -589,10 +743,10 @@ std::vector<Signature> With(bool Signature::* flag,
 
 const std::vector<Signature>& Signatures() {
   static const auto* const signatures = new std::vector<Signature>(
-      CellOps() +
-      With(&Signature::is_builtin,
-           With(&Signature::is_stateful, NetworkOps()) + ParamsOps()) +
-      OtherNetworkOps() + LayerOps());
+      With(&Signature::builtin, BuiltinOp::kRunsOnCpus, CellOps() + LstmOps()) +
+      With(&Signature::builtin, BuiltinOp::kRunsOnGpusOnly,
+           With(&Signature::is_stateful, true, NetworkOps()) + ParamsOps()) +
+      OtherCellOps() + OtherLstmOps() + OtherNetworkOps() + LayerOps());
   return *signatures;
 }
 

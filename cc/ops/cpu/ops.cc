@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cc/ops/cpu/block_lstm.h"
 #include "cc/ops/cpu/copier.h"
 #include "cc/ops/cpu/cudnn_rnn.h"
 #include "cc/ops/cpu/cudnn_rnn_backward_grad.h"
@@ -25,12 +26,34 @@ struct CpuEngines {
   using Copier = CpuCopier;
 };
 
+template <typename E>
+using LstmCell = BlockLstmForwardOp<E, LstmVersion::kStep>;
+template <typename E>
+using LstmCellGrad = BlockLstmBackwardOp<E, LstmVersion::kStep>;
+template <typename E>
+using Lstm = BlockLstmForwardOp<E, LstmVersion::kSequence>;
+template <typename E>
+using LstmGrad = BlockLstmBackwardOp<E, LstmVersion::kSequence>;
+template <typename E>
+using LstmV2 = BlockLstmForwardOp<E, LstmVersion::kSequenceV2>;
+template <typename E>
+using LstmGradV2 = BlockLstmBackwardOp<E, LstmVersion::kSequenceV2>;
+template <typename E>
+using LstmGradV3 = BlockLstmBackwardOp<E, LstmVersion::kSequenceV3>;
+
 }  // namespace
 
 const std::vector<OpEntry>& TfRnnOps_CpuOps() {
   static const auto* const ops = [] {
     auto* list = new OpList;
     DeviceOps<CpuEngines>::AddTo(list);
+    list->AddForEachFloat<LstmCell>("LSTMBlockCell");
+    list->AddForEachFloat<LstmCellGrad>("LSTMBlockCellGrad");
+    list->AddForEachFloat<Lstm>("BlockLSTM");
+    list->AddForEachFloat<LstmGrad>("BlockLSTMGrad");
+    list->AddForEachFloat<LstmV2>("BlockLSTMV2");
+    list->AddForEachFloat<LstmGradV2>("BlockLSTMGradV2");
+    list->AddForEachFloat<LstmGradV3>("BlockLSTMGradV3");
     list->AddForEachFloat<KerasRnnForwardOp>("KerasRNN");
     list->AddForEachFloat<KerasRnnBackwardOp>("KerasRNNBackprop");
     list->AddForEachFloat<KerasRnnBackwardGradOp>("KerasRNNBackpropGrad");

@@ -31,6 +31,27 @@ class CallKernelFactory final
   const OpEntry& op_;
 };
 
+void RegisterKernel(const std::string& device_type, const std::string& name,
+                    const OpEntry& op, int priority) {
+  tensorflow::KernelDefBuilder builder(name.c_str());
+  builder.Device(device_type.c_str())
+      .TypeConstraint(op.signature->type_attribute, ToDataType(op.type))
+      .Priority(priority);
+  // On the CPU, all memory is host memory. With explicit HostMemory, TensorFlow
+  // would mix up the arguments of concurrent threads on CPU devices other than
+  // the first.
+  if (device_type != tensorflow::DEVICE_CPU) {
+    for (const auto* arguments :
+         {&op.signature->inputs, &op.signature->outputs}) {
+      for (const Argument& argument : *arguments) {
+        if (argument.is_on_host) builder.HostMemory(argument.name.c_str());
+      }
+    }
+  }
+  tensorflow::kernel_factory::OpKernelRegistrar(
+      builder.Build(), name, std::make_unique<CallKernelFactory>(op));
+}
+
 }  // namespace
 
 bool KeepsKernels(const std::string& op, const std::string& device_type) {
@@ -54,23 +75,14 @@ void RegisterKernels(const std::string& device_type,
     const std::string name = absl::StrCat(op_prefix, op.signature->name);
     const auto [keeps, is_new] = keeps_kernels.try_emplace(name);
     if (is_new) keeps->second = KeepsKernels(name, device_type);
-    if (keeps->second) continue;
-    tensorflow::KernelDefBuilder builder(name.c_str());
-    builder.Device(device_type.c_str())
-        .TypeConstraint(op.signature->type_attribute, ToDataType(op.type));
-    // On the CPU, all memory is host memory. With explicit HostMemory,
-    // TensorFlow would mix up the arguments of concurrent threads on CPU
-    // devices other than the first.
-    if (device_type != tensorflow::DEVICE_CPU) {
-      for (const auto* arguments :
-           {&op.signature->inputs, &op.signature->outputs}) {
-        for (const Argument& argument : *arguments) {
-          if (argument.is_on_host) builder.HostMemory(argument.name.c_str());
-        }
-      }
-    }
-    tensorflow::kernel_factory::OpKernelRegistrar(
-        builder.Build(), name, std::make_unique<CallKernelFactory>(op));
+    if (!keeps->second) RegisterKernel(device_type, name, op, /*priority=*/0);
+  }
+}
+
+void ReplaceKernels(const std::string& device_type,
+                    const std::vector<OpEntry>& ops) {
+  for (const OpEntry& op : ops) {
+    RegisterKernel(device_type, op.signature->name, op, /*priority=*/1);
   }
 }
 

@@ -25,6 +25,10 @@ void RegisterKernels(const std::string& device_type,
                      const std::string& op_prefix,
                      const std::vector<OpEntry>& ops);
 
+// Registers kernels that call ops, in front of other kernels for the device.
+void ReplaceKernels(const std::string& device_type,
+                    const std::vector<OpEntry>& ops);
+
 // Registers the kernels of AlignTensor.
 // DeviceCopier: a Copier (cc/ops/copier.h).
 template <typename DeviceCopier>

@@ -511,14 +511,14 @@ const bool are_handlers_registered = [] {
 
 }  // namespace
 
-// Registers TensorFlow's CudnnRNN ops that XLA cannot compile.
+// Registers TensorFlow's ops that XLA cannot compile.
 extern "C" __attribute__((visibility("default"))) void
 TfRnnOps_RegisterXlaBuiltinKernels() {
   if (!are_handlers_registered) return;
   const std::vector<std::string> compiled =
       tensorflow::XlaOpRegistry::GetAllRegisteredOps();
   for (const FfiOp& op : TfRnnOps_FfiOps()) {
-    if (op.signature->is_builtin &&
+    if (op.signature->builtin != BuiltinOp::kNone &&
         !absl::c_linear_search(compiled, op.signature->name)) {
       RegisterKernel(op.signature->name, op);
     }

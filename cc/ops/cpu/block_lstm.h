@@ -1,0 +1,360 @@
+// LSTMBlockCell, BlockLSTM and their gradients, for the CPU.
+
+#ifndef TF_RNN_OPS_CC_OPS_CPU_BLOCK_LSTM_H_
+#define TF_RNN_OPS_CC_OPS_CPU_BLOCK_LSTM_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "cc/ops/arguments.h"
+#include "cc/ops/array.h"
+#include "cc/ops/call_frame.h"
+#include "cc/ops/cpu/run_pass.h"
+#include "cc/ops/sizes.h"
+#include "cc/rnn/network.h"
+#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/status.h"
+
+namespace tf_rnn_ops {
+
+enum class LstmVersion {
+  kStep,        // LSTMBlockCell, one step without a dimension for time
+  kSequence,    // BlockLSTM
+  kSequenceV2,  // BlockLSTMV2, with another order of the gates
+  kSequenceV3,  // either, by an attribute; a gradient op takes the gradients of
+                // all outputs
+};
+
+// The outputs that LstmActivations holds, in its order.
+constexpr const char* kLstmActivations[] = {"i", "f", "ci", "o", "co", "cs"};
+constexpr const char* kLstmActivationGradients[] = {
+    "i_grad", "f_grad", "ci_grad", "o_grad", "co_grad", "cs_grad"};
+// In the order of rnn::Peephole.
+constexpr const char* kPeepholes[] = {"wci", "wcf", "wco"};
+constexpr const char* kPeepholeGradients[] = {"wci_grad", "wcf_grad",
+                                              "wco_grad"};
+
+// The inputs of an op, forward or backward. Finds them by name and checks that
+// they fit one another.
+template <typename E>
+class BlockLstmInputs {
+ public:
+  BlockLstmInputs(CallFrame* frame, bool is_step,
+                  const rnn::BlockLstm& attributes)
+      : frame_(frame), is_step_(is_step) {
+    config_.mode = rnn::RnnMode::kLstm;
+    config_.num_directions = 1;
+    config_.num_layers = 1;
+    config_.has_keras_weights = true;
+    config_.block_lstm = attributes;
+    config_.block_lstm.is_used = true;
+  }
+  // Dimensions refer to sizes.
+  BlockLstmInputs(const BlockLstmInputs&) = delete;
+
+  // Reads all inputs of a forward op.
+  Status ReadForwardInputs() {
+    if (is_step_) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadInput(frame_, "x", {batch_, input_size_}, &x));
+    } else {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadInput(frame_, "x", {time_, batch_, input_size_}, &x));
+    }
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadInput(frame_, "cs_prev", {batch_, cell_size_}, &cs_prev));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadInput(frame_, "h_prev", {batch_, cell_size_}, &h_prev));
+    if (fan_in_.value() == Dimension::kTooLarge ||
+        gates_.value() == Dimension::kTooLarge) {
+      return TooLarge();
+    }
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "w", {fan_in_, gates_}, &w));
+    for (int i = 0; i < rnn::kNumPeepholes; ++i) {
+      Array peephole;
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadInput(frame_, kPeepholes[i], {cell_size_}, &peephole));
+      if (config_.block_lstm.has_peepholes) {
+        peepholes.arrays[i] = peephole.As<const E>();
+      }
+    }
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame_, "b", {gates_}, &b));
+    return is_step_ ? Status() : ReadSeqLenMax();
+  }
+
+  // Reads an input with the shape of the outputs.
+  Status ReadLikeOutput(const char* name, const E** data) {
+    Array array;
+    if (is_step_) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadInput(frame_, name, {batch_, cell_size_}, &array));
+    } else {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadInput(frame_, name, {time_, batch_, cell_size_}, &array));
+    }
+    *data = array.As<E>();
+    return Status();
+  }
+
+  // Rejects sizes that overflow, and completes the configuration.
+  Status Finish() {
+    config_.input_size = input_size_.value();
+    config_.num_units = cell_size_.value();
+    size_ = {is_step_ ? 1 : time_.value(), batch_.value()};
+    if (size_.time < 0 || size_.batch < 0 || config_.input_size < 0 ||
+        config_.num_units < 0) {
+      return Status();
+    }
+    if (output_shape().NumElements() < 0 ||
+        !rnn::LayerKeptSize(config_, size_).valid()) {
+      return TooLarge();
+    }
+    return config_.num_units == 0 ? Status()
+                                  : CheckNumSteps("x", size_.time, x);
+  }
+
+  // Fills a pass of the engine with the inputs.
+  template <template <typename> class Pass>
+  void Fill(Pass<E>* pass) const {
+    pass->config = config_;
+    pass->size = {num_steps_, size_.batch};
+    pass->time_major = true;
+    pass->input = x.As<E>();
+    pass->input_h = h_prev.As<E>();
+    pass->input_c = cs_prev.As<E>();
+    pass->keras_weights = SplitWeights(w.As<const E>(), b.As<const E>());
+    pass->peepholes = peepholes;
+  }
+  // w: a kernel above a recurrent kernel.
+  template <typename W>
+  rnn::KerasWeights<W> SplitWeights(W* weights, W* biases) const {
+    return {weights, weights + config_.input_size * 4 * config_.num_units,
+            biases};
+  }
+
+  // The error for sizes that overflow.
+  Status TooLarge() const {
+    return InvalidArgument(
+        "x and h_prev must be smaller: the memory size of the op overflows "
+        "int64 for x of shape ",
+        x.shape.ToString(), " and h_prev of shape ", h_prev.shape.ToString());
+  }
+
+  const rnn::RnnConfig& config() const { return config_; }
+  // The number of elements of an array [time, batch, width] that belong to the
+  // steps to run.
+  std::int64_t NumElements(std::int64_t width) const {
+    return num_steps_ * size_.batch * width;
+  }
+  Shape output_shape() {
+    return is_step_ ? ShapeOf({batch_, cell_size_})
+                    : ShapeOf({time_, batch_, cell_size_});
+  }
+  Shape gates_shape() { return ShapeOf({batch_, gates_}); }
+  Shape peephole_shape() { return ShapeOf({cell_size_}); }
+
+  Array x, cs_prev, h_prev, w, b;
+  rnn::Peepholes<const E> peepholes{};  // null unless used
+
+ private:
+  Status ReadSeqLenMax() {
+    Array seq_len_max;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadInput(frame_, "seq_len_max", "[]", Shape{}, &seq_len_max));
+    if (!frame_->has_values()) return Status();
+    num_steps_ = *seq_len_max.As<const std::int64_t>();
+    if (num_steps_ >= 0 && num_steps_ <= time_.value()) return Status();
+    return InvalidArgument("seq_len_max must be from 0 to time = ",
+                           time_.value(), ", but is ", num_steps_);
+  }
+
+  CallFrame* const frame_;
+  const bool is_step_;
+  Size time_{"time"}, batch_{"batch"}, input_size_{"input_size"},
+      cell_size_{"cell_size"};
+  Dimension fan_in_{input_size_, cell_size_};
+  Dimension gates_{4, cell_size_};
+  std::int64_t num_steps_ = 1;
+  rnn::RnnSize size_{};
+  rnn::RnnConfig config_{};
+};
+
+// Makes an output and fills it with zeros from element `first` on; does nothing
+// if nothing reads it.
+template <typename E>
+Status MakeOutputIfWanted(CallFrame* frame, const char* name,
+                          const Shape& shape, std::int64_t first, E** data) {
+  if (!frame->IsWanted(name)) return Status();
+  Array array;
+  TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(name, shape, &array));
+  if (!frame->has_values()) return Status();
+  *data = array.As<E>();
+  std::fill(*data + first, *data + array.num_elements, E{});
+  return Status();
+}
+
+template <typename E, LstmVersion version>
+class BlockLstmForwardOp {
+ public:
+  Status Init(const Attributes& attributes) {
+    if (version != LstmVersion::kSequenceV2) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          attributes.Get("forget_bias", &attributes_.forget_bias));
+    }
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        attributes.Get("cell_clip", &attributes_.cell_clip));
+    // NaN is no bound, either, nor is a subnormal number, which is 0 in threads
+    // that flush it.
+    if (!(attributes_.cell_clip >= std::numeric_limits<float>::min())) {
+      attributes_.cell_clip = 0;
+    }
+    attributes_.has_new_cell_second = version != LstmVersion::kSequenceV2;
+    return attributes.Get("use_peephole", &attributes_.has_peepholes);
+  }
+
+  Status Run(CallFrame* frame) {
+    BlockLstmInputs<E> inputs(frame, version == LstmVersion::kStep,
+                              attributes_);
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadAll(*frame, [&] { return inputs.ReadForwardInputs(); }));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
+
+    rnn::NetworkForward<E> pass{};
+    const Shape shape = inputs.output_shape();
+    const std::int64_t end = inputs.NumElements(inputs.config().num_units);
+    for (int i = 0; i < pass.activations.kCount; ++i) {
+      TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputIfWanted(
+          frame, kLstmActivations[i], shape, end, &pass.activations.arrays[i]));
+    }
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeOutputIfWanted(frame, "h", shape, end, &pass.output));
+    if (!frame->has_values()) return Status();
+    inputs.Fill(&pass);
+    // The final states are among the outputs, too.
+    for (E** const state : {&pass.output_h, &pass.output_c}) {
+      void* memory;
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          frame->MakeScratch(inputs.h_prev.num_bytes, &memory));
+      *state = static_cast<E*>(memory);
+    }
+    const auto kernels = KernelsFor<E>(inputs);
+    return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
+                   &pass);
+  }
+
+ private:
+  rnn::BlockLstm attributes_;
+};
+
+template <typename E, LstmVersion version>
+class BlockLstmBackwardOp {
+ public:
+  Status Init(const Attributes& attributes) {
+    attributes_.has_new_cell_second = version != LstmVersion::kSequenceV2;
+    if (kHasAllGradients) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          attributes.Get("new_cell_second", &attributes_.has_new_cell_second));
+    }
+    return attributes.Get("use_peephole", &attributes_.has_peepholes);
+  }
+
+  Status Run(CallFrame* frame) {
+    BlockLstmInputs<E> inputs(frame, kIsStep, attributes_);
+    rnn::NetworkBackward<E> pass{};
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadAll(*frame, [&] { return Read(&inputs, &pass); }));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, &inputs, &pass));
+    if (!frame->has_values()) return Status();
+    inputs.Fill(&pass);
+    if (kIsStep) pass.keras_weights = {};  // only the cells run
+    // The gradients with respect to the final states are among those with
+    // respect to the outputs.
+    void* zeros;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        frame->MakeScratch(inputs.h_prev.num_bytes, &zeros));
+    std::fill_n(static_cast<char*>(zeros), inputs.h_prev.num_bytes, 0);
+    pass.output_h_backprop = static_cast<E*>(zeros);
+    pass.output_c_backprop = static_cast<E*>(zeros);
+    const auto kernels = KernelsFor<E>(inputs);
+    return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
+                   &pass);
+  }
+
+ private:
+  static constexpr bool kIsStep = version == LstmVersion::kStep;
+  static constexpr bool kHasAllGradients = version == LstmVersion::kSequenceV3;
+
+  static Status Read(BlockLstmInputs<E>* inputs,
+                     rnn::NetworkBackward<E>* pass) {
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadForwardInputs());
+    for (int i = 0; i < pass->activations.kCount; ++i) {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput(
+          kLstmActivations[i], &pass->activations.arrays[i]));
+    }
+    if (!kIsStep) {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput("h", &pass->output));
+    }
+    auto& gradients = pass->activations_backprop;
+    for (int i = kHasAllGradients ? 0 : gradients.kCount - 1;
+         i < gradients.kCount; ++i) {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput(
+          kLstmActivationGradients[i], &gradients.arrays[i]));
+    }
+    return inputs->ReadLikeOutput("h_grad", &pass->output_backprop);
+  }
+
+  // Makes the results. Those with respect to the state are always computed.
+  Status MakeGradients(CallFrame* frame, BlockLstmInputs<E>* inputs,
+                       rnn::NetworkBackward<E>* pass) const {
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
+        frame, "cs_prev_grad", inputs->cs_prev.shape, &pass->input_c_backprop));
+    const bool uses_peephole = attributes_.has_peepholes;
+    E* unused[rnn::kNumPeepholes];
+    E** const peepholes =
+        uses_peephole ? pass->peepholes_backprop.arrays : unused;
+    for (int i = 0; i < rnn::kNumPeepholes; ++i) {
+      Array gradient;
+      TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
+          kPeepholeGradients[i], inputs->peephole_shape(), &gradient));
+      peepholes[i] = gradient.As<E>();
+      if (frame->has_values() && !uses_peephole) SetZero(gradient);
+    }
+    if (kIsStep) {
+      void* memory;
+      TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
+          frame, "dicfo", inputs->gates_shape(), &pass->gates_backprop));
+      if (!frame->has_values()) return Status();
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          frame->MakeScratch(inputs->h_prev.num_bytes, &memory));
+      pass->input_h_backprop = static_cast<E*>(memory);
+      return Status();
+    }
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
+        frame, "h_prev_grad", inputs->h_prev.shape, &pass->input_h_backprop));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeOutputIfWanted(frame, "x_grad", inputs->x.shape,
+                           inputs->NumElements(inputs->config().input_size),
+                           &pass->input_backprop));
+    if (!frame->IsWanted("w_grad") && !frame->IsWanted("b_grad")) {
+      return Status();
+    }
+    E *w_grad, *b_grad;
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeOutput(frame, "w_grad", inputs->w.shape, &w_grad));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeOutput(frame, "b_grad", inputs->b.shape, &b_grad));
+    if (frame->has_values()) {
+      pass->keras_weights_backprop = inputs->SplitWeights(w_grad, b_grad);
+    }
+    return Status();
+  }
+
+  rnn::BlockLstm attributes_;
+};
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_OPS_CPU_BLOCK_LSTM_H_
