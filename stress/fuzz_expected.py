@@ -11,6 +11,7 @@ from checks import cudnn_rnn_params as params_checks
 from checks import parity
 from fuzz_mutations import VALID_STRINGS
 from fuzz_run import Results
+from inputs import block_lstm as lstm_inputs
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs import keras_rnn as keras_rnn_inputs
@@ -23,9 +24,11 @@ from inputs.valid_calls import (
     RESULT_NAMES,
     is_huge,
 )
+from references import block_lstm
 from references import cudnn_rnn as network_reference
 from references import gru_block_cell as cell_reference
 from references import second_order as second_order_reference
+from references.block_lstm import Results as LstmResults
 from references.cudnn_rnn import Backward, Config, params_size
 
 from tf_rnn_ops._library import ops as own_ops
@@ -447,6 +450,68 @@ def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
     return {name: Expected(shapes[name], dtype, values.get(name)) for name in names}
 
 
+# ---------------------------------------------------------------- LSTMBlockCell and BlockLSTM
+
+
+def read_lstm(call: Call) -> tuple[np.dtype, dict[str, tuple[int, ...]], int]:
+    """Returns the dtype of a call, the shapes of its arguments and results, and the number of steps to run."""
+    dtype, of_sequence = numpy_dtype(common_dtype(call)), lstm_inputs.of_sequence(call.op)
+    x, cs_prev = tensor(call, "x").shape, tensor(call, "cs_prev").shape
+    require(len(x) == (3 if of_sequence else 2) and len(cs_prev) == 2, "x or cs_prev are of another rank")
+    (batch, input_size), cell_size = x[-2:], cs_prev[1]
+    require(4 * cell_size < 2**63 and input_size + cell_size < 2**63, "too wide")
+    output = lstm_inputs.output_shape(call.op, x[0], batch, cell_size)
+    shapes = lstm_inputs.shapes(call.op, x[0], batch, input_size, cell_size) | dict.fromkeys(
+        LstmResults._fields, output
+    )
+    require_shapes(call, shapes)
+    seq_len_max = 1
+    if of_sequence:
+        require_shape(call, "seq_len_max", ())
+        seq_len_max = int(tensor(call, "seq_len_max"))
+        require(0 <= seq_len_max <= x[0], "seq_len_max is beyond time")
+    return dtype, {**shapes, "dicfo": (batch, 4 * cell_size)}, seq_len_max
+
+
+def lstm_options(call: Call) -> dict[str, Any]:
+    """Returns the attributes of a call, under their names in the references."""
+    names = {each.name for each in definition(call.op).attr}
+    is_v2 = not attribute(call, "new_cell_second") if "new_cell_second" in names else call.op.endswith("V2")
+    floats = {name: float(np.float32(attribute(call, name))) for name in ("forget_bias", "cell_clip") if name in names}
+    if "cell_clip" in floats and abs(floats["cell_clip"]) < np.finfo(np.float32).tiny:
+        floats["cell_clip"] = 0.0  # TensorFlow's threads flush subnormal numbers
+    if "cell_clip" in names and is_v2:
+        floats["forget_bias"] = 0.0
+    order = block_lstm.IFCO if is_v2 else block_lstm.ICFO
+    return {**floats, "use_peephole": attribute(call, "use_peephole"), "order": order}
+
+
+def expect_lstm(call: Call, results: Results) -> dict[str, Expected]:
+    """Returns the expected results of LSTMBlockCell, BlockLSTM of any version, and their gradient ops."""
+    dtype, shapes, seq_len_max = read_lstm(call)
+    options, steps = lstm_options(call), lstm_inputs.steps(call.op, seq_len_max)
+    values: dict[str, np.ndarray] = {}
+    if not call.is_huge():
+        wide = float64(call, [name for name in call.tensor_names if name != "seq_len_max"])
+        given = {name: wide[name] for name in lstm_inputs.shapes(call.op, 0, 0, 0, 0)}
+        zeros = np.zeros(shapes["h"])
+        outputs, grads = (
+            LstmResults(*(wide.get(f"{name}{suffix}", zeros) for name in LstmResults._fields))
+            for suffix in ("", "_grad")
+        )
+        if "Grad" not in call.op:
+            function = block_lstm.sequence if steps else block_lstm.step
+            values = function(**steps, **given, **options)._asdict()
+        elif steps:
+            values = block_lstm.sequence_grad(**steps, **given, results=outputs, grads=grads, **options)._asdict()
+        else:
+            state = {name: given[name] for name in ("cs_prev", *lstm_inputs.PEEPHOLES)}
+            values = block_lstm.step_grad(**state, results=outputs, grads=grads, **options)._asdict()
+            values["dicfo"] = values["d_gates"]
+    names = [each.name for each in definition(call.op).output_arg]
+    return {name: Expected(shapes[name.removesuffix("_grad")], dtype, values.get(name)) for name in names}
+
+
 # ---------------------------------------------------------------- KerasRNN
 
 
@@ -510,6 +575,8 @@ def expect_aligned(call: Call, results: Results) -> dict[str, Expected]:
 
 _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"), expect_cell),
+    **dict.fromkeys(("LSTMBlockCell", "LSTMBlockCellGrad", "BlockLSTM", "BlockLSTMV2"), expect_lstm),
+    **dict.fromkeys(("BlockLSTMGrad", "BlockLSTMGradV2", "BlockLSTMGradV3"), expect_lstm),
     **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "StatelessCudnnRNN"), expect_forward),
     **dict.fromkeys(("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"), expect_backprop),
     "CudnnRNNBackpropGrad": expect_backprop_grad,

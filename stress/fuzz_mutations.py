@@ -186,7 +186,11 @@ def mutate_kind(rng, call: Call) -> str | None:
 
 
 def mutate_lengths(rng, call: Call) -> str | None:
-    """Changes a sequence length, often to an invalid one."""
+    """Changes a sequence length or number of steps, often to an invalid one."""
+    if "seq_len_max" in call.arguments:
+        value = choice(rng, (-1, INT64.min, INT64.max, 0, 1, 9, 10))
+        replace(call, "seq_len_max", np.array(value, np.int64))
+        return f"seq_len_max is {value}"
     lengths = call.arguments.get("sequence_lengths")
     if not isinstance(lengths, np.ndarray) or lengths.size == 0 or lengths.dtype != np.int32:
         return None

@@ -5,6 +5,7 @@ test_gpu_graphs.py tests graphs that contain these ops.
 
 import itertools
 import shutil
+import textwrap
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from checks.cudnn_rnn import (
 from checks.cudnn_rnn_params import to_canonical, to_params
 from checks.gru_block_cell import INPUTS as GRU_INPUTS
 from checks.gru_block_cell import check_gradients, gradients, plain_gru
-from environment import processes
+from environment import forked, processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
@@ -233,6 +234,132 @@ def test_gpu_kernels_keep_their_priority(name):
     }
     assert priorities["CPU"] == {0}
     assert priorities["GPU"] <= {0}  # empty in a CPU-only build of TensorFlow
+
+
+# ---------------------------------------------------------------- enable_builtin_kernels(replace=True)
+
+# Calls all of TensorFlow's ops with kernels that ours replace.
+REPLACED = """
+import numpy as np
+import tensorflow as tf
+from inputs import valid_calls
+import tf_rnn_ops
+from tensorflow.python.framework import kernels
+
+OPS = tf_rnn_ops._builtin_kernels.REPLACED_KERNELS
+
+def arguments_of(op):
+    return valid_calls.finite_arguments(op, "float32", (3, 5), seed=1)
+
+def same_bits(op, arguments):
+    results = [getattr(module, op)(**arguments) for module in (tf.raw_ops, tf_rnn_ops.raw_ops)]
+    return [each.numpy().tobytes() for each in results[0]] == [each.numpy().tobytes() for each in results[1]]
+"""
+
+
+def run_with_replaced_kernels(code):
+    """Runs code in a process of its own, because kernels cannot be restored."""
+    forked.run_code(REPLACED + textwrap.dedent(code), **processes.WITH_TESTING)
+
+
+def test_kernels_of_the_builtin_ops_are_replaced():
+    run_with_replaced_kernels(
+        """
+        for _ in range(2):
+            tf_rnn_ops.enable_builtin_kernels(replace=True)
+            for op in OPS:
+                assert same_bits(op, arguments_of(op)), op
+        replaced = {each.op for each in kernels.get_all_registered_kernels().kernel if each.priority > 0}
+        assert {op for op in replaced if op in tf_rnn_ops.raw_ops.__all__} == set(OPS)
+        """
+    )
+
+
+def test_replaced_kernels_reject_shapes_that_abort_tensorflow():
+    """Some of these calls abort the process with TensorFlow's kernels."""
+    run_with_replaced_kernels(
+        """
+        tf_rnn_ops.enable_builtin_kernels(replace=True)
+        rejected = 0
+        for op in OPS:
+            right = arguments_of(op)
+            for name, value in right.items():
+                if not isinstance(value, np.ndarray):
+                    continue
+                for shape in ((), (0,), (1,), (2, 2), (0, 0), (1, 1, 1, 1)):
+                    try:
+                        getattr(tf.raw_ops, op)(**right | {name: np.zeros(shape, value.dtype)})
+                    except tf.errors.InvalidArgumentError as error:
+                        assert " must " in str(error), error
+                        rejected += 1
+                    else:
+                        assert shape == value.shape, (op, name, shape)
+        assert rejected > 400, rejected
+        """
+    )
+
+
+def test_gradients_of_the_builtin_lstms_are_replaced():
+    run_with_replaced_kernels(
+        """
+        from checks import cells
+
+        tf_rnn_ops.enable_builtin_kernels(replace=True)
+        for name, cell in cells.CELLS.items():
+            if name.startswith("GRU"):
+                continue
+            inputs = {key: tf.constant(each) for key, each in cell.inputs((2, 3, 4), "float32").items()}
+
+            def gradients():
+                with tf.GradientTape() as outer:
+                    outer.watch(inputs)
+                    with tf.GradientTape() as inner:
+                        inner.watch(inputs)
+                        loss = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in cell.ours(*inputs.values())])
+                    first = inner.gradient(loss, inputs)
+                    value = tf.add_n([tf.reduce_sum(each**2) for each in first.values()])
+                return first, outer.gradient(value, inputs, unconnected_gradients="zero")
+
+            expected = gradients()
+            raw_ops, tf_rnn_ops.raw_ops = tf_rnn_ops.raw_ops, tf.raw_ops
+            actual = gradients()
+            tf_rnn_ops.raw_ops = raw_ops
+            for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=name)
+        """
+    )
+
+
+def test_nothing_is_replaced_if_tensorflow_sees_a_gpu():
+    run_with_replaced_kernels(
+        """
+        import unittest.mock
+        import warnings
+
+        with unittest.mock.patch.object(tf.config, "list_physical_devices", lambda kind: [kind]):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                tf_rnn_ops.enable_builtin_kernels(replace=True)
+        (warning,) = caught
+        assert "replaces nothing, because TensorFlow sees a GPU" in str(warning.message)
+        assert warning.filename == "<string>", warning.filename
+        assert not all(same_bits(op, arguments_of(op)) for op in OPS)
+        """
+    )
+
+
+def test_the_builtin_ops_compile_with_xla():
+    run_with_replaced_kernels(
+        """
+        tf_rnn_ops.enable_builtin_kernels()
+        for op in OPS:
+            arguments = {key: tf.constant(each) if isinstance(each, np.ndarray) else each
+                         for key, each in arguments_of(op).items()}
+            compiled = tf.function(lambda: getattr(tf.raw_ops, op)(**arguments), jit_compile=True)()
+            for one, other in zip(compiled, getattr(tf_rnn_ops.raw_ops, op)(**arguments), strict=True):
+                assert one.numpy().tobytes() == other.numpy().tobytes(), op
+        """
+    )
 
 
 # ---------------------------------------------------------------- inference graphs with is_training=True

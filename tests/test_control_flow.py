@@ -55,6 +55,23 @@ def _cell(x):
     return tf.concat([h[None], x[1:]], axis=0)
 
 
+def _lstm_cell(x):
+    """Returns x with the first step replaced by that of LSTMBlockCell."""
+    step = raw_ops.LSTMBlockCell(x=x[0], cs_prev=x[1], h_prev=x[1], **_lstm_weights(), use_peephole=True)
+    return tf.concat([step.h[None], x[1:]], axis=0)
+
+
+def _block_lstm(x, version, module=raw_ops):
+    """Returns the hidden states of BlockLSTM."""
+    op = getattr(module, f"BlockLSTM{version}")
+    return op(seq_len_max=tf.shape(x, tf.int64)[0] - 1, x=x, cs_prev=x[0], h_prev=x[1], **_lstm_weights()).h
+
+
+def _lstm_weights():
+    peephole = _values(SIZE)
+    return {"w": _values(2 * SIZE, 4 * SIZE), "wci": peephole, "wcf": peephole, "wco": peephole, "b": _values(4 * SIZE)}
+
+
 def _canonical(x, version):
     """Returns weights that went through params and back."""
     names = ("num_params_weights", "num_params_biases") if version else ("num_params",)
@@ -133,6 +150,11 @@ BODIES = {
     "KerasRNNBackpropGrad": _gradient(_gradient(lambda x: _keras_rnn(x, "gru", 3))),
     "GRUBlockCell": _cell,
     "GRUBlockCellGrad": _gradient(_cell),
+    "LSTMBlockCell": _lstm_cell,
+    "LSTMBlockCellGrad": _gradient(_lstm_cell),
+    "BlockLSTM": lambda x: _block_lstm(x, ""),
+    "BlockLSTMV2": lambda x: _block_lstm(x, "V2"),
+    "BlockLSTMGradV2": _gradient(lambda x: _block_lstm(x, "V2")),
     "CanonicalToParams": lambda x: _canonical(x, ""),
     "CanonicalToParamsV2": lambda x: _canonical(x, "V2"),
     "tf CudnnRNN": _op("CudnnRNN", tf.raw_ops),
@@ -150,7 +172,7 @@ BODIES = {
     "keras SimpleRNN unrolled": _keras("SimpleRNN", unroll=True),
     "keras Bidirectional": _keras("LSTM", bidirectional=True),
 }
-QUICK = ("CudnnRNNV3", "tf CudnnRNNV3", "KerasRNN lstm", "GRUBlockCell", "keras LSTM unrolled")
+QUICK = ("CudnnRNNV3", "tf CudnnRNNV3", "KerasRNN lstm", "GRUBlockCell", "BlockLSTM", "keras LSTM unrolled")
 
 
 def _twice(x):
@@ -219,6 +241,7 @@ UNSUPPORTED = {
         for flow in ("cond", "cond not taken", "cond in while_loop", "switch_case", "vectorized_map")
     },
     "Grad-recompute_grad": "tf.recompute_grad does not support a function that computes gradients, of any op",
+    "GradV2-recompute_grad": "the same",
     "Backprop-recompute_grad": "the same",
     "BackpropV2-recompute_grad": "the same",
     "BackpropV3-recompute_grad": "the same",

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from environment import package_files, processes
 from environment.package_files import PACKAGE
+from inputs import valid_calls
 
 import tf_rnn_ops
 from tf_rnn_ops import _gpu_kernels, _library
@@ -35,7 +36,7 @@ EXPORTED = {
         "TfRnnOps_SupportedInstructionSets",
     },
     _library.LIBRARY_PATH: set(),
-    _library.BUILTIN_KERNELS_PATH: set(),
+    _library.BUILTIN_KERNELS_PATH: {"TfRnnOps_ReplaceBuiltinKernels"},
     _library.GPU_KERNELS_PATH: {"TfRnnOps_GpuLibraries"},
     _library.XLA_PATH: {"TfRnnOps_RegisterXlaBuiltinKernels"},
     _library.FFI_PATH: {"TfRnnOps_FfiOps", "TfRnnOps_KerasRNNReserveSpaceSize"}
@@ -92,22 +93,10 @@ def test_calls_with_defaults_use_the_fast_path(monkeypatch):
     tf_rnn_ops.raw_ops.CudnnRNNCanonicalToParams(**size, weights=weights, biases=biases)
 
 
-def test_results_have_the_names_of_tf_raw_ops():
-    inputs = {
-        "x": [[1.0]],
-        "h_prev": [[2.0]],
-        "w_ru": [[1.0] * 2] * 2,
-        "w_c": [[1.0]] * 2,
-        "b_ru": [0.0] * 2,
-        "b_c": [0.0],
-    }
-    ours, theirs = tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), tf.raw_ops.GRUBlockCell(**inputs)
-    assert ours._fields == theirs._fields
-    gates = {"r": ours.r, "u": ours.u, "c": ours.c, "d_h": ours.h}
-    ours, theirs = (
-        tf_rnn_ops.raw_ops.GRUBlockCellGrad(**inputs, **gates),
-        tf.raw_ops.GRUBlockCellGrad(**inputs, **gates),
-    )
+@pytest.mark.parametrize("op", tf_rnn_ops._builtin_kernels.REPLACED_KERNELS)
+def test_results_have_the_names_of_tf_raw_ops(op):
+    arguments = valid_calls.finite_arguments(op, "float32", (1, 2), seed=0)
+    ours, theirs = (getattr(module, op)(**arguments) for module in (tf_rnn_ops.raw_ops, tf.raw_ops))
     assert ours._fields == theirs._fields
 
 
@@ -166,8 +155,11 @@ def test_report(tmp_path):
     assert re.search(rf"CPU instruction set +{_library.active_instruction_set()} ", printed)
     assert re.search(rf"GPU library +{'not loaded: ' if _gpu_kernels.why_not_loaded() else 'loaded: /'}", printed)
     dtypes = "bfloat16 float16 float32 float64"
+    kernels, replaced = printed.split("TensorFlow's own kernels that enable_builtin_kernels(replace=True) replaces")
     for op in (*tf_rnn_ops.raw_ops.__all__, "GRUBlockCellGradV2"):
-        assert re.search(rf"^ +{op} +CPU +{dtypes}$", printed, re.MULTILINE)
+        assert re.search(rf"^ +{op} +CPU +{dtypes}$", kernels, re.MULTILINE)
+    assert re.search(r"^ +GRUBlockCell +CPU +float32$", replaced, re.MULTILINE)
+    assert re.search(r"^ +BlockLSTM +CPU +float16 float32$", replaced, re.MULTILINE)
 
 
 def test_the_report_says_why_the_build_left_libraries_out(tmp_path):

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from inputs import block_lstm as lstm_inputs
+from inputs import gru_block_cell as gru_inputs
 from inputs.pairs import every_pair
 
 import tf_rnn_ops
@@ -171,20 +173,32 @@ def test_layers_draw_a_mask_for_all_iterations(ours):
     assert not np.allclose(first, other)
 
 
-@pytest.mark.parametrize("stacked", ["x", "w_ru"])
+@pytest.mark.parametrize(
+    ("op", "stacked"),
+    [
+        *(("GRUBlockCell", name) for name in ("x", "w_ru")),
+        *((op, name) for op in lstm_inputs.GRAD_OPS for name in ("x", "h_prev", "w")),
+        ("BlockLSTM", "seq_len_max"),
+    ],
+)
 @pytest.mark.parametrize("ops", [raw_ops, tf.raw_ops], ids=["ours", "builtin"])
-def test_gru_block_cell(ops, stacked):
-    shapes = {"x": (2, 4), "h_prev": (2, 3), "w_ru": (7, 6), "w_c": (7, 3), "b_ru": (6,), "b_c": (3,)}
-    inputs = {name: tf.random.normal(shape) for name, shape in shapes.items()}
+def test_cells(ops, op, stacked):
+    if op == "GRUBlockCell":
+        inputs = gru_inputs.cell_inputs((2, 4, 3), "float32")
+    else:
+        inputs = {**lstm_inputs.steps(op, 3), **lstm_inputs.inputs(op, (5, 2, 4, 3), "float32")}
 
     def run(one):
         arguments = {**inputs, stacked: one}
+        arguments = {name: tf.convert_to_tensor(each) for name, each in arguments.items()}
+        sources = [each for each in arguments.values() if each.dtype.is_floating]
         with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            step = ops.GRUBlockCell(**arguments)
-            loss = tf.reduce_sum(step.h**2)
-        return [step.h, *tape.gradient(loss, list(arguments.values()))]
+            tape.watch(sources)
+            outputs = getattr(ops, op)(**arguments)
+            loss = tf.reduce_sum(outputs.h**2)
+        return [outputs.h, *tape.gradient(loss, sources, unconnected_gradients="zero")]
 
-    elements = tf.random.normal((3, *shapes[stacked]))
+    shape = inputs[stacked].shape
+    elements = tf.random.normal((3, *shape)) if shape else tf.constant([0, 5, 2], tf.int64)
     for actual, expected in zip(mapped(run, elements), in_turn(run, elements), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import parity
+from checks.cells import CELLS
 from checks.cudnn_rnn_params import NETWORKS, canonical_shapes, network_id, sizes, to_canonical, to_params, versions
 from checks.cudnn_rnn_params import attributes as params_attributes
 from checks.keras_layers import MASKS
@@ -110,16 +111,32 @@ def test_cell(size, dtype):
     check(step, inputs, gradients)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [name for name in CELLS if "LSTM" in name])
+@pytest.mark.parametrize("size", [CELL, (1, 1, 1), (0, 3, 4), (3, 0, 4)], ids=str)
+def test_lstm_ops(size, name, dtype):
+    cell = CELLS[name]
+
+    def outputs_and_gradients(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = cell.ours(*inputs.values())
+            loss = [outputs.cs, outputs.h] if name == "BlockLSTMV2" else list(outputs)
+        return outputs, tape.gradient(loss, inputs)
+
+    check(outputs_and_gradients, cell.inputs(size, dtype))
+
+
 # In TensorFlow 2.21, XLA multiplies [x, h * r] incorrectly for 4 sequences and 5 units in float64 on CPUs with AVX-512.
 @pytest.mark.parametrize("size", [CELL, (4, 5, 5)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gradients_of_the_cell(dtype, size):
-    """The gradients of the weights are TensorFlow's matrix products, which XLA rounds differently."""
-    tensors = tf.nest.map_structure(tf.constant, cell_inputs(size, dtype))
-    gradients = [cell_gradients(size, dtype)[f"d_{name}"] for name in "ruch"]
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+def test_gradients_of_cells(cell, dtype, size):
+    """Some gradients are TensorFlow's matrix products, which XLA rounds differently."""
+    tensors = tf.nest.map_structure(tf.constant, cell.inputs(size, dtype))
 
     def step(inputs):
-        return gradients_of(lambda inputs: list(raw_ops.GRUBlockCell(**inputs)), inputs, gradients)
+        return gradients_of(lambda inputs: list(cell.ours(*inputs.values())), inputs)
 
     results = [tf.nest.flatten(run(tensors)) for run in (compiled(step), tf.function(step))]
     for actual, expected in zip(*results, strict=True):

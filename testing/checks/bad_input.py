@@ -5,10 +5,11 @@ import re
 
 def wrong_shapes(shape):
     """Yields wrong shapes similar to a valid one: other ranks, and each size minus 1, plus 1, 0 and doubled."""
-    yield ()
+    if shape:
+        yield ()
+        yield shape[:-1]
     yield (*shape, 1)
     yield (1, *shape)
-    yield shape[:-1]
     for axis, size in enumerate(shape):
         for wrong in (size - 1, size + 1, 0, 2 * size):
             yield (*shape[:axis], wrong, *shape[axis + 1 :])

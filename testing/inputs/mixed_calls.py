@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 from checks import cudnn_rnn_params as params_checks
+from checks.cells import CELLS
 from checks.cudnn_rnn import run_backprop, run_forward, tensors
 from checks.keras_layers import MASKS
 from checks.second_order import backprop_grad, dropout_masks
@@ -66,9 +67,15 @@ NETWORKS = [
     ("", "float64", Config("rnn_tanh", num_units=40, input_size=40, input_mode="skip_input", time=7, batch=5)),
 ]
 DROPPED = Config("lstm", num_layers=3, direction="bidirectional", num_units=40, input_size=30, batch=6, dropout=0.5)
-CELLS = [("float32", (1, 128, 256)), ("float32", (64, 31, 65)), ("float64", (5, 130, 200)), ("bfloat16", (32, 64, 96))]
+GRU_CELLS = [
+    ("float32", (1, 128, 256)),
+    ("float32", (64, 31, 65)),
+    ("float64", (5, 130, 200)),
+    ("bfloat16", (32, 64, 96)),
+]
 
 
+LSTM_OPS = [name for name in CELLS if "LSTM" in name]
 # The mode, dtype and mask of layers.
 LAYERS = [
     ("lstm", "float32", False),
@@ -87,7 +94,11 @@ def all_calls() -> list[Call]:
         *networks,
         dropped_network(),
         *(second_order(config, dtype) for version, dtype, config in NETWORKS if version == "V3"),
-        *(cell(*each) for each in CELLS),
+        *(cell(*each) for each in GRU_CELLS),
+        *(
+            lstm(dtype, name)
+            for name, dtype in zip(LSTM_OPS, ("float32", "bfloat16", "float64", "float16"), strict=True)
+        ),
         *(layer(*each) for each in LAYERS),
         *(params(version) for version in ("", "V2")),
     ]
@@ -145,6 +156,19 @@ def cell(dtype: str, size: tuple[int, int, int]) -> Call:
 
     arguments = (tensors(gru_inputs.cell_inputs(size, dtype)), tensors(gru_inputs.output_gradients(size, dtype)))
     return Call(f"GRUBlockCell {dtype} {size}", compute, arguments)
+
+
+def lstm(dtype: str, name: str) -> Call:
+    """Returns a call of an LSTM op and its gradient."""
+    of_op = CELLS[name]
+
+    def compute(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = list(of_op.ours(*inputs.values()))
+        return [*outputs, *tf.nest.flatten(tape.gradient(outputs, inputs, unconnected_gradients="zero"))]
+
+    return Call(f"{name} {dtype}", compute, tensors(of_op.inputs((9, 40, 70), dtype)))
 
 
 def layer(mode: str, dtype: str, has_mask: bool) -> Call:

@@ -11,9 +11,11 @@ import numpy as np
 import tensorflow as tf
 from checks import cudnn_rnn_params as params_checks
 from checks.dropout import fresh_kernels
+from references.block_lstm import Results as LstmResults
 from references.cudnn_rnn import Config, params_size
 
 import tf_rnn_ops
+from inputs import block_lstm as lstm_inputs
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs import keras_rnn as keras_rnn_inputs
@@ -23,6 +25,7 @@ from inputs.calls import (
     attribute_types,
     can_be_made,
     input_names,
+    is_tensor,
     numpy_dtype,
     tensor_of,
     zeros,
@@ -222,6 +225,50 @@ def cell_values(rng, op: str) -> Arguments:
     return values
 
 
+# ---------------------------------------------------------------- LSTMBlockCell and BlockLSTM
+
+
+def lstm_values(rng, op: str) -> Arguments:
+    """Draws arguments of LSTMBlockCell, BlockLSTM of any version, or their gradient ops."""
+    time, batch, input_size, cell_size = (choice(rng, SIZES) for _ in range(4))
+    is_v2 = op.endswith("V2") or (op.endswith("V3") and rng.random() < 0.5)
+    forward = lstm_inputs.forward_op(op, is_v2)
+    dtype, seed = choice(rng, DTYPES), draw_seed(rng)
+    if rng.random() < HUGE_SHARE:
+        huge = choice(rng, HUGE)
+        time, batch, input_size, cell_size = choice(rng, ((huge, 0, 0, 0), (0, huge, 0, 0), (0, 0, 0, huge // 4)))
+        shapes = lstm_inputs.shapes(forward, time, batch, input_size, cell_size)
+        shapes |= dict.fromkeys(LstmResults._fields, lstm_inputs.output_shape(forward, time, batch, cell_size))
+        shapes |= {f"{name}_grad": shapes[name] for name in LstmResults._fields}
+        if not all(map(can_be_made, shapes.values())):
+            return lstm_values(rng, op)
+        arrays = {name: zeros(shape, numpy_dtype(dtype)) for name, shape in shapes.items()}
+    else:
+        size = time, batch, input_size, cell_size
+        arrays = {
+            **lstm_inputs.inputs(forward, size, dtype, seed),
+            **lstm_inputs.output_gradients(forward, size, dtype),
+        }
+        arrays = with_extreme_values(rng, {name: arrays[name] for name in arrays if name in input_names(op)})
+    values = {
+        **lstm_inputs.steps(forward, int(rng.integers(time, endpoint=True))),
+        **arrays,
+        "new_cell_second": not is_v2,
+        "use_peephole": bool(rng.random() < 0.5),
+    }
+    options = {
+        "forget_bias": choice(rng, (0.0, 1.0, -0.5)),
+        "cell_clip": choice(rng, (-1.0, 0.0, 0.25, 3.0)),
+    }
+    if "Grad" in op:
+        options = {name: value for name, value in options.items() if name in attribute_types(forward)}
+        names = (*input_names(forward), "use_peephole")
+        arguments = {name: tensor_of(values[name]) if is_tensor(values[name]) else values[name] for name in names}
+        results = getattr(tf_rnn_ops.raw_ops, forward)(**arguments, **options)
+        values |= {name: array_of(each) for name, each in results._asdict().items()}
+    return {**values, **options}
+
+
 # ---------------------------------------------------------------- KerasRNN
 
 
@@ -273,6 +320,8 @@ _FAMILIES: dict[str, Callable[[np.random.Generator, str], Arguments]] = {
     "CudnnRNN": network_values,
     "StatelessCudnnRNN": network_values,
     "GRUBlockCell": cell_values,
+    "LSTMBlockCell": lstm_values,
+    "BlockLSTM": lstm_values,
     "KerasRNN": keras_values,
     "AlignTensor": any_tensor,
 }

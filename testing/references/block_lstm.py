@@ -11,7 +11,8 @@ The gates of `w` and `b` are in the order of the op: `ICFO` in LSTMBlockCell and
     co = tanh(cs)
     h  = o . co
 
-The gradient of the clipping is that of the identity, as in TensorFlow's ops.
+The gradient of the clipping is that of the identity, as in TensorFlow's ops. Without peepholes, their weights have no
+effect, even if they are NaN.
 """
 
 from typing import NamedTuple
@@ -34,6 +35,11 @@ class Results(NamedTuple):
     ci: np.ndarray
     co: np.ndarray
     h: np.ndarray
+
+
+def of_states(cs_grad, h_grad) -> Results:
+    """Returns gradients with respect to all results, given those of cs and h."""
+    return Results(*[np.zeros_like(h_grad)] * 7)._replace(cs=cs_grad, h=h_grad)
 
 
 class StepGradients(NamedTuple):
@@ -59,41 +65,36 @@ class Gradients(NamedTuple):
     b_grad: np.ndarray
 
 
-def peepholes(use_peephole, wci, wcf, wco):
-    """Returns the weights that the op uses."""
-    return (wci, wcf, wco) if use_peephole else (0 * wci, 0 * wcf, 0 * wco)
-
-
 def step(
     x, cs_prev, h_prev, w, wci, wcf, wco, b, order=ICFO, forget_bias=1.0, cell_clip=3.0, use_peephole=False
 ) -> Results:
-    wci, wcf, wco = peepholes(use_peephole, wci, wcf, wco)
     bar = dict(zip(order, np.split(np.concatenate([x, h_prev], axis=1) @ w + b, 4, axis=1), strict=True))
-    i = sigmoid(bar["i"] + wci * cs_prev)
-    f = sigmoid(bar["f"] + forget_bias + wcf * cs_prev)
+    i = sigmoid(bar["i"] + (wci * cs_prev if use_peephole else 0))
+    f = sigmoid(bar["f"] + forget_bias + (wcf * cs_prev if use_peephole else 0))
     ci = np.tanh(bar["ci"])
     cs = i * ci + f * cs_prev
     if cell_clip > 0:
         cs = np.clip(cs, -cell_clip, cell_clip)
-    o = sigmoid(bar["o"] + wco * cs)
+    o = sigmoid(bar["o"] + (wco * cs if use_peephole else 0))
     co = np.tanh(cs)
     return Results(i, cs, f, o, ci, co, o * co)
 
 
 def step_grad(
-    cs_prev, wci, wcf, wco, results: Results, cs_grad, h_grad, order=ICFO, use_peephole=False
+    cs_prev, wci, wcf, wco, results: Results, grads: Results, order=ICFO, use_peephole=False
 ) -> StepGradients:
+    """Runs the backward pass of a step, given the gradients with respect to all results."""
     i, cs, f, o, ci, co, _ = results
-    wci, wcf, wco = peepholes(use_peephole, wci, wcf, wco)
-    d_o = h_grad * co * o * (1 - o)
-    d_cs = cs_grad + h_grad * o * (1 - co * co) + d_o * wco
-    d_i = d_cs * ci * i * (1 - i)
-    d_f = d_cs * cs_prev * f * (1 - f)
-    d_gates = {"i": d_i, "f": d_f, "ci": d_cs * i * (1 - ci * ci), "o": d_o}
+    d_o = (grads.o + grads.h * co) * o * (1 - o)
+    d_cs = grads.cs + (grads.co + grads.h * o) * (1 - co * co) + (d_o * wco if use_peephole else 0)
+    d_i = (grads.i + d_cs * ci) * i * (1 - i)
+    d_f = (grads.f + d_cs * cs_prev) * f * (1 - f)
+    d_gates = {"i": d_i, "f": d_f, "ci": (grads.ci + d_cs * i) * (1 - ci * ci), "o": d_o}
+    products = (d_i * cs_prev, d_f * cs_prev, d_o * cs)
     return StepGradients(
-        d_cs * f + d_i * wci + d_f * wcf,
+        d_cs * f + (d_i * wci + d_f * wcf if use_peephole else 0),
         np.concatenate([d_gates[name] for name in order], axis=1),
-        *(use_peephole * (d * c).sum(axis=0) for d, c in ((d_i, cs_prev), (d_f, cs_prev), (d_o, cs))),
+        *(each.sum(axis=0) if use_peephole else np.zeros_like(wci) for each in products),
     )
 
 
@@ -109,16 +110,18 @@ def sequence(seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b, **options) ->
 
 
 def sequence_grad(
-    seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b, results: Results, cs_grad, h_grad, **options
+    seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b, results: Results, grads: Results, **options
 ) -> Gradients:
+    """Runs the backward pass of all steps, given the gradients with respect to all results."""
     input_size = x.shape[2]
     x_grad, w_grad, b_grad = (np.zeros(each.shape, w.dtype) for each in (x, w, b))
     d_cs, d_h = np.zeros_like(cs_prev), np.zeros_like(h_prev)
     of_peepholes = np.zeros((3, *wci.shape), w.dtype)
     for t in reversed(range(seq_len_max)):
         before = (results.cs[t - 1], results.h[t - 1]) if t > 0 else (cs_prev, h_prev)
-        of_step = Results(*(each[t] for each in results))
-        one = step_grad(before[0], wci, wcf, wco, of_step, cs_grad[t] + d_cs, h_grad[t] + d_h, **options)
+        of_step, d_step = (Results(*(each[t] for each in all_steps)) for all_steps in (results, grads))
+        d_step = d_step._replace(cs=d_step.cs + d_cs, h=d_step.h + d_h)
+        one = step_grad(before[0], wci, wcf, wco, of_step, d_step, **options)
         x_grad[t], d_h = np.split(one.d_gates @ w.T, [input_size], axis=1)
         d_cs = one.cs_prev_grad
         w_grad += np.concatenate([x[t], before[1]], axis=1).T @ one.d_gates

@@ -1,12 +1,17 @@
 """Tests that arguments of wrong rank, size or dtype raise errors that name them, eagerly and in graphs."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from checks.bad_input import names_argument, wrong_shapes
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import block_lstm as lstm_inputs
+from inputs import calls
 from inputs import gru_block_cell as gru_inputs
+from inputs.calls import input_names
 
 import tf_rnn_ops
 
@@ -29,10 +34,28 @@ def grad_v2_inputs():
     return {**grad_inputs(), "d_r": state, "d_u": state, "d_c": state}
 
 
+def lstm_arguments(op):
+    """Returns the tensors of an LSTM op or its gradient op, by name."""
+    forward = lstm_inputs.forward_op(op)
+    arguments = lstm_inputs.inputs(forward, (3, *SIZE), "float32")
+    gradients = lstm_inputs.output_gradients(forward, (3, *SIZE), "float32")
+    states = {name.removesuffix("_grad"): each for name, each in gradients.items()}
+    every = {**lstm_inputs.steps(forward, 2), **arguments, **states, **gradients}
+    return {name: every[name] for name in input_names(op)}
+
+
+def lstm_op(op):
+    """Returns the function of an LSTM op or its gradient op."""
+    options = {"new_cell_second": True} if op.endswith("V3") else {}
+    return functools.partial(getattr(tf_rnn_ops._library.ops, f"TfRnnOps_{op}"), use_peephole=True, **options)
+
+
+LSTM_OPS = [op for op in calls.OPS if "LSTM" in op]
 OPS = {
     "GRUBlockCell": (tf_rnn_ops.raw_ops.GRUBlockCell, forward_inputs),
     "GRUBlockCellGrad": (tf_rnn_ops.raw_ops.GRUBlockCellGrad, grad_inputs),
     "GRUBlockCellGradV2": (tf_rnn_ops._library.ops.tf_rnn_ops_gru_block_cell_grad_v2, grad_v2_inputs),
+    **{op: (lstm_op(op), functools.partial(lstm_arguments, op)) for op in LSTM_OPS},
 }
 CASES = [(op, argument) for op, (_, make) in OPS.items() for argument in make()]
 
@@ -62,12 +85,14 @@ def test_wrong_shape_is_rejected_by_name(op, argument, run):
     right = make()
     run(function, right)
     for shape in wrong_shapes(right[argument].shape):
-        wrong = {**right, argument: np.zeros(shape, "float32")}
+        if (op in lstm_inputs.GRAD_OPS, argument, shape[1:]) == (True, "x", right["x"].shape[1:]) and len(shape) == 3:
+            continue  # only x tells the number of steps
+        wrong = {**right, argument: np.zeros(shape, right[argument].dtype)}
         with pytest.raises(ERRORS) as error:
             run(function, wrong)
         message = str(error.value)
-        # An error about x or h_prev may name another argument with the same size.
-        candidates = right if argument in ("x", "h_prev") else [argument]
+        # An error about x or a state may name another argument with the same size.
+        candidates = right if argument in ("x", "cs_prev", "h_prev") else [argument]
         assert any(names_argument(message, each) for each in candidates), (shape, message)
         assert " must " in message
         assert " but " in message
