@@ -492,14 +492,17 @@ def test_xla_compiles_the_op(training):
     np.testing.assert_array_equal(*results)
 
 
-@pytest.mark.parametrize("make", [lambda: CudnnRNN(UNITS, "gru"), lambda: tf_rnn_ops.layers.GRUBlockCell(UNITS)])
+CELLS = (tf_rnn_ops.layers.GRUBlockCell, tf_rnn_ops.layers.LSTMBlockCell)
+
+
+@pytest.mark.parametrize("make", [lambda units: CudnnRNN(units, "gru"), *CELLS])
 @pytest.mark.parametrize("what", ["GPU", "build without XLA"])
 def test_keras_does_not_compile_without_xla_support(make, what, monkeypatch):
     if what == "GPU":
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
     else:
         monkeypatch.setattr(tf_rnn_ops._xla, "_why_not_loaded", "no library")
-    assert not make().supports_jit
+    assert not make(UNITS).supports_jit
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -165,12 +165,13 @@ def test_the_reason_of_a_layer(make, reason):
     assert row.reasons == (reason,)
 
 
-def test_a_gru_block_cell(caplog):
-    layer = keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(UNITS))
+@pytest.mark.parametrize("name", ["GRUBlockCell", "LSTMBlockCell"])
+def test_a_block_cell(name, caplog):
+    layer = keras.layers.RNN(getattr(tf_rnn_ops.layers, name)(UNITS))
     with accelerate_keras(), caplog.at_level("INFO"):
         (row,) = explain(layer)
         layer(X)
-    reason = "the cell is a GRUBlockCell: the loop of Keras runs, and each step is the op GRUBlockCell"
+    reason = f"the cell is a {name}: the loop of Keras runs, and each step is the op {name}"
     assert row.reasons == (reason,)
     (record,) = [each for each in caplog.records if each.name == "tf_rnn_ops"]
     assert record.levelname == "INFO"
@@ -195,7 +196,7 @@ class CallsCells(keras.Model):
         super().__init__()
         self.lstm = keras.layers.LSTMCell(UNITS, name="lstm")
         self.gru = keras.layers.GRUCell(UNITS, activation="elu", name="gru")
-        self.block = tf_rnn_ops.layers.GRUBlockCell(UNITS, name="block")
+        self.block = tf_rnn_ops.layers.LSTMBlockCell(UNITS, name="block")
 
 
 def test_cells_that_a_model_calls_itself():

@@ -1,7 +1,9 @@
 """Tests of the conversion of tf.contrib checkpoints from and to params, by comparing results with TF 1 cells."""
 
 import re
+import warnings
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,8 +11,10 @@ from checks import parity
 from checks.params_conversions import DIRECTIONS, network, networks, outputs_and_gradients, rejects
 from inputs.cudnn_rnn import MODES, network_inputs, output_gradients, params_layout
 from inputs.pairs import every_pair
-from references import tf1_networks
+from references import block_lstm, tf1_networks
+from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
 
+from tf_rnn_ops.layers import GRUBlockCell, LSTMBlockCell
 from tf_rnn_ops.params import from_tf1, layout, layout_from_tf1, to_tf1
 
 v1 = tf.compat.v1
@@ -147,7 +151,6 @@ def test_paths_readers_and_mappings_with_other_variables_are_accepted(tmp_path):
     others = {
         "encoder/cudnn_lstm/opaque_kernel": np.zeros(200),
         f"{kernel}/Adam": np.zeros_like(variables[kernel]),
-        f"{kernel.replace('/kernel', '/w_i_diag')}": np.zeros(5),
         "encoder/rnn/multi_rnn_cell/cell_1/lstm_cell/kernel": np.zeros([10, 20]),
         "global_step": np.array(3),
     }
@@ -326,6 +329,122 @@ def test_incompatible_buffers_are_rejected(buffer, message):
         from_tf1(params_layout(network()), {BUFFER: buffer})
 
 
+# Scopes of TensorFlow 1's LSTMs that add a constant to the forget gate.
+OF_LSTMS = ["lstm_cell", "rnn/basic_lstm_cell", "lstm_fused_cell_1", "decoder/multi_rnn_cell/cell_0/lstm_cell"]
+
+
+@pytest.mark.parametrize("scope", OF_LSTMS)
+@pytest.mark.parametrize("arguments", [{}, {"forget_bias": 0.3}], ids=str)
+def test_lstms_with_a_forget_bias_equal_the_reference(scope, arguments):
+    config = network(batch=2)
+    inputs = network_inputs(config)
+    rng = np.random.default_rng(0)
+    kernel, bias = rng.uniform(-1, 1, [3 + 5, 20]), rng.uniform(-1, 1, 20)
+    variables = {f"{scope}/kernel": kernel, f"{scope}/bias": bias}
+    states = inputs["input_c"][0], inputs["input_h"][0]
+    peepholes = [np.zeros(5)] * 3
+    options = {"forget_bias": 1.0, "cell_clip": 0, **arguments}
+    expected = block_lstm.sequence(6, inputs["input"], *states, kernel, *peepholes, bias, **options)
+    for prefix in (None, scope):
+        params = from_tf1(layout_from_tf1(variables, prefix), variables, prefix, **arguments)
+        outputs, _ = outputs_and_gradients(config, {**inputs, "params": params})
+        assert parity.difference(outputs[0], expected.h) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["lstm_cell", "basic_lstm_cell"])
+@networks({"lstm": {"rnn_mode": "lstm"}})
+def test_networks_of_other_lstms(config, kind):
+    """In the scopes of all networks, with the values of contrib's cells."""
+    each = params_layout(config)
+    variables = to_tf1(each, random_params(config), SCOPE)
+    renamed = {name.replace("cudnn_compatible_lstm_cell", kind): value for name, value in variables.items()}
+    assert layout_from_tf1(renamed) == each
+    np.testing.assert_array_equal(from_tf1(each, renamed, forget_bias=0), from_tf1(each, variables, forget_bias=7))
+
+
+@pytest.mark.parametrize("make", [rnn_cell_impl.LSTMCell, rnn_cell_impl.BasicLSTMCell])
+def test_tensorflow_has_the_names_of_lstms(make):
+    with tf.Graph().as_default(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cells are deprecated
+        v1.nn.dynamic_rnn(make(5), tf.zeros([2, 6, 3]), dtype=tf.float32)
+        variables = {variable.op.name: np.zeros(variable.shape) for variable in v1.global_variables()}
+    assert layout_from_tf1(variables) == layout("lstm", 5, 3)
+
+
+@pytest.mark.parametrize("other", ["cudnn_compatible_lstm_cell/kernel", "cudnn_lstm/opaque_kernel"])
+def test_other_cells_beside_layers_of_contrib_need_their_prefix(other):
+    each = params_layout(network())
+    variables = to_tf1(each, random_params(network()))
+    if other.endswith("opaque_kernel"):
+        variables = {other: from_tf1(each, variables)}
+    cell = {"decoder/lstm_cell/kernel": np.ones([8, 20]), "decoder/lstm_cell/bias": np.ones(20)}
+    both = {**cell, **variables}
+    np.testing.assert_array_equal(from_tf1(each, both), from_tf1(each, variables))
+    np.testing.assert_array_equal(from_tf1(each, both, "decoder"), from_tf1(each, cell))
+
+
+NOT_CONVERTED = {
+    "peephole": (
+        {"rnn/lstm_cell/kernel": (8, 20), "rnn/lstm_cell/bias": (20,), "rnn/lstm_cell/w_f_diag": (5,)},
+        "rnn/lstm_cell/w_f_diag in variables is a peephole, which CudnnRNN does not have: use "
+        "tf_rnn_ops.layers.LSTMBlockCell or tf_rnn_ops.raw_ops.BlockLSTM with use_peephole=True",
+    ),
+    "projection": (
+        {"lstm_cell/projection/kernel": (5, 2), "lstm_cell/kernel": (5, 20), "lstm_cell/bias": (20,)},
+        "lstm_cell/projection/kernel in variables is a projection, which from_tf1 does not convert",
+    ),
+    **{
+        name: (
+            {f"rnn/gru_cell/{name}": (8, 10)},
+            f"rnn/gru_cell/{name} in variables is a weight of a GRU that applies the reset gate before the matrix "
+            "product, unlike CudnnRNN: use tf_rnn_ops.layers.GRUBlockCell",
+        )
+        for name in ("gates/kernel", "candidate/bias", "w_ru")
+    },
+}
+
+
+@pytest.mark.parametrize(("shapes", "message"), NOT_CONVERTED.values(), ids=NOT_CONVERTED)
+def test_cells_that_cudnn_rnn_cannot_compute_are_rejected(shapes, message):
+    variables = {name: np.ones(shape) for name, shape in shapes.items()}
+    with rejects(message):
+        layout_from_tf1(variables)
+    with rejects(message):
+        from_tf1(layout("gru" if "gru" in message else "lstm", 5, 3), variables)
+
+
+BLOCK_CELLS = {
+    "GRU": (
+        lambda: rnn_cell_impl.GRUCell(5),
+        [f"rnn/gru_cell/{name}" for name in ("gates/kernel", "candidate/kernel", "gates/bias", "candidate/bias")],
+        lambda: GRUBlockCell(5),
+    ),
+    "LSTM": (
+        lambda: rnn_cell_impl.LSTMCell(5, use_peepholes=True, cell_clip=0.4),
+        [f"rnn/lstm_cell/{name}" for name in ("kernel", "bias", "w_i_diag", "w_f_diag", "w_o_diag")],
+        lambda: LSTMBlockCell(5, use_peephole=True, cell_clip=0.4),
+    ),
+}
+
+
+@pytest.mark.parametrize(("theirs", "names", "ours"), BLOCK_CELLS.values(), ids=BLOCK_CELLS)
+def test_block_cells_take_the_weights_of_tensorflow_1(theirs, names, ours):
+    x = np.ones([2, 6, 3], "float32")
+    initializer = v1.random_uniform_initializer(-1, 1, seed=1)
+    with tf.Graph().as_default(), v1.Session() as session, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cells are deprecated
+        with v1.variable_scope("", initializer=initializer):
+            output, _ = v1.nn.dynamic_rnn(theirs(), tf.constant(x), dtype=tf.float32)
+        session.run(v1.global_variables_initializer())
+        variables = {variable.op.name: session.run(variable) for variable in v1.global_variables()}
+        output = session.run(output)
+    cell = ours()
+    layer = keras.layers.RNN(cell, return_sequences=True)
+    layer(x)
+    cell.set_weights([variables[name] for name in names])
+    assert parity.difference(layer(x), output) < 1e-5
+
+
 READERS = {
     "layout_from_tf1": (lambda variables: layout_from_tf1(variables), [BUFFER], f"'{BUFFER}' with the shape [100]"),
     "several": (
@@ -353,8 +472,9 @@ def test_the_error_for_buffers_says_how_to_load_one(read, names, buffers):
 
 
 def test_a_checkpoint_without_cells_is_rejected():
-    with pytest.raises(ValueError, match=r"Found no network \(no cudnn_compatible_lstm_cell, .* or basic_rnn_cell\)$"):
-        layout_from_tf1({"lstm_cell/kernel": np.ones([7, 16])})
+    message = r"Found no network \(no cudnn_compatible_lstm_cell or .* or basic_rnn_cell\)$"
+    with pytest.raises(ValueError, match=message):
+        layout_from_tf1({"ugrnn_cell/kernel": np.ones([7, 16])})
 
 
 def test_a_kernel_with_a_fraction_of_a_unit_is_rejected():

@@ -8,12 +8,13 @@ from typing import Any
 import keras
 
 from tf_rnn_ops import _acceleration, _private_names
-from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, GRUBlockCell, SimpleRNN, _inner_loop
+from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, SimpleRNN, _inner_loop
+from tf_rnn_ops.layers._block_cell import BlockCell
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
 
 _OUR_LAYERS = (GRU, LSTM, SimpleRNN)
-_ALWAYS_ON_OP = (CudnnRNN, GRUBlockCell)
+_ALWAYS_ON_OP = (CudnnRNN, BlockCell)
 _NOT_ACCELERATED = "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
 _OF_STEPS = (
     "the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it "

@@ -6,6 +6,7 @@ docs/guides/keras.md is a guide to these layers.
 from tf_rnn_ops.layers.cudnn_rnn import CudnnGRU, CudnnLSTM, CudnnRNN, CudnnRNNRelu, CudnnRNNTanh
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
 from tf_rnn_ops.layers.keras_layers import GRU, LSTM, SimpleRNN
+from tf_rnn_ops.layers.lstm_block_cell import LSTMBlockCell
 
 __all__ = [
     "GRU",
@@ -16,5 +17,6 @@ __all__ = [
     "CudnnRNNRelu",
     "CudnnRNNTanh",
     "GRUBlockCell",
+    "LSTMBlockCell",
     "SimpleRNN",
 ]

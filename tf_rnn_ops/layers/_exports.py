@@ -44,8 +44,8 @@ def portable() -> Iterator[None]:
     Use it around a converter that traces the model, or around code that makes a concrete function for one. In the
     scope, a `tf.function` that was traced before is traced again, without a change to what it does outside. This
     applies to accelerated Keras layers and to `LSTM`, `GRU` and `SimpleRNN` in `tf_rnn_ops.layers`, even with
-    `portable_exports=False`; not to the `CudnnRNN` layers, `GRUBlockCell` and `tf_rnn_ops.raw_ops`. Eager calls do not
-    change, nor do other threads.
+    `portable_exports=False`; not to the `CudnnRNN` layers, `GRUBlockCell`, `LSTMBlockCell` and `tf_rnn_ops.raw_ops`.
+    Eager calls do not change, nor do other threads.
 
     The scope is also a decorator, and scopes may be nested. Within it, TensorFlow traces as for a SavedModel: under a
     distribution strategy, do not train in it.

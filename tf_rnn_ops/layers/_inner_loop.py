@@ -20,6 +20,7 @@ from tf_rnn_ops import _private_names, _xla, raw_ops
 from tf_rnn_ops.layers import _exports, _keras_code, _step_loop
 from tf_rnn_ops.layers._common import no_cell_state, sees_gpu
 from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
+from tf_rnn_ops.layers.lstm_block_cell import LSTMBlockCell
 
 _logger = logging.getLogger("tf_rnn_ops")
 _lock = threading.Lock()  # guards the logged reasons of layers
@@ -28,7 +29,10 @@ _supported: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDic
 
 CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
-_OF_GRU_BLOCK_CELL = "the cell is a GRUBlockCell: the loop of Keras runs, and each step is the op GRUBlockCell"
+_OF_BLOCK_CELLS = {
+    cell: f"the cell is a {cell.__name__}: the loop of Keras runs, and each step is the op {cell.__name__}"
+    for cell in (GRUBlockCell, LSTMBlockCell)
+}
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 _GATES = {keras.layers.LSTMCell: 4, keras.layers.GRUCell: 3, keras.layers.SimpleRNNCell: 1}
 # Keras up to 3.7 draws one dropout mask for all gates.
@@ -78,7 +82,7 @@ def run(
     if reason is None:
         return inner_loop(layer, *arguments)
     if is_recurrent(layer):
-        is_expected = environment_reason or reason == _OF_GRU_BLOCK_CELL
+        is_expected = environment_reason or reason in _OF_BLOCK_CELLS.values()
         _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
     return keras_loop(*arguments)
 
@@ -138,8 +142,8 @@ def reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
         else:
             yield "the layer stacks several cells: use one layer per cell"
         return
-    if type(cell) is GRUBlockCell:
-        yield _OF_GRU_BLOCK_CELL
+    if type(cell) in _OF_BLOCK_CELLS:
+        yield _OF_BLOCK_CELLS[type(cell)]
         return
     if type(cell) not in CELLS:  # a subclass may compute something else
         yield f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"

@@ -23,7 +23,23 @@ from tf_rnn_ops.params._layout import Layout, layout
 from tf_rnn_ops.params._packing import pack, unpack
 
 _LSTM, _GRU, _BASIC = "cudnn_compatible_lstm_cell", "cudnn_compatible_gru_cell", "basic_rnn_cell"
-_CELLS = {"lstm": _LSTM, "gru": _GRU, "rnn_tanh": _BASIC, "rnn_relu": _BASIC}
+# By mode, the names of cells. The layers of tf.contrib.cudnn_rnn save the first of each mode.
+_CELLS: dict[str, tuple[str, ...]] = {
+    "lstm": (_LSTM, "lstm_cell", "basic_lstm_cell", "lstm_fused_cell"),
+    "gru": (_GRU, "gru_cell"),
+    "rnn_tanh": (_BASIC,),
+    "rnn_relu": (_BASIC,),
+}
+_OF_LAYERS = {names[0] for names in _CELLS.values()}
+_NAMES = tuple(dict.fromkeys(name for names in _CELLS.values() for name in names))
+# What from_tf1 does not convert, by the ends of the variables' names, with what to use instead.
+_UNSUPPORTED = {
+    r"w_[ifo]_diag": """a peephole, which CudnnRNN does not have: use tf_rnn_ops.layers.LSTMBlockCell or \
+tf_rnn_ops.raw_ops.BlockLSTM with use_peephole=True""",
+    r"projection/kernel": "a projection, which from_tf1 does not convert",
+    r"gru_cell(_\d+)?/((gates|candidate)/)?\w+": """a weight of a GRU that applies the reset gate before the matrix \
+product, unlike CudnnRNN: use tf_rnn_ops.layers.GRUBlockCell""",
+}
 # The gates of a kernel, in the order of its columns. None: the mode has one gate, without a name.
 _GATES: dict[str, tuple[str | None, ...]] = {
     "lstm": ("i", "g", "f", "o"),
@@ -48,8 +64,9 @@ _VARIABLE = re.compile(
     r"(?P<prefix>(?:.+?/)??)"
     r"(?P<scope>(?:rnn/)?(?:multi_rnn_cell/cell_(?P<layer>\d+)/)?"
     r"|(?:stack_bidirectional_rnn/)?(?:cell_(?P<stacked>\d+)/)?(?:bidirectional_rnn/)?(?P<way>[fb]w)/)"
-    rf"(?P<cell>{_LSTM}|{_GRU}|{_BASIC})/"
-    r"(?:gates/|candidate/input_projection/|candidate/hidden_projection/)?(?:kernel|bias)"
+    rf"(?P<cell>(?:{'|'.join(_NAMES)})(?:_\d+)?)/"
+    r"(?:(?:gates/|candidate/(?:input_projection/|hidden_projection/)?|projection/)?(?:kernel|bias)"
+    r"|w_[ifo]_diag|[wb]_(?:ru|c))"
     rf"(?P<average>{_AVERAGE})?"
 )
 
@@ -68,6 +85,11 @@ class _Network(NamedTuple):
     scopes: str
     cell: str
     suffix: str
+
+    @property
+    def kind(self) -> str:
+        """The name of its cells without a number, which TensorFlow appends to make names unique."""
+        return re.sub(r"_\d+$", "", self.cell)
 
     @property
     def direction(self) -> str:
@@ -128,13 +150,15 @@ def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str
       >>> layout_from_tf1(variables) == layout("lstm", num_units=4, input_size=3)
       True
     """
-    rnn_mode_of = {_LSTM: "lstm", _GRU: "gru", _BASIC: mode_of_nonlinearity(nonlinearity)}
+    modes = ("lstm", "gru", mode_of_nonlinearity(nonlinearity))
     variables = _opened(variables)
     networks = _networks(variables, prefix)
     if len(networks) != 1:
         raise _not_one(networks, variables, prefix)
     ((network, layers),) = networks.items()
-    rnn_mode, scope = rnn_mode_of[network.cell], network.scope(0, "forward")
+    _check_expressible(layers)
+    (rnn_mode,) = (mode for mode in modes if network.kind in _CELLS[mode])
+    scope = network.scope(0, "forward")
     if rnn_mode == "gru":
         kernel = f"{scope}/candidate/input_projection/kernel{network.suffix}"
         input_size, num_units = shape_of_matrix("variables", variables, kernel)
@@ -148,8 +172,8 @@ def layout_from_tf1(variables: Any, prefix: str | None = None, nonlinearity: str
     return layout(rnn_mode, num_units, input_size, 1 + max(layers.values()), network.direction)
 
 
-def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.ndarray:
-    """Converts the variables of a layer of TensorFlow 1's `tf.contrib.cudnn_rnn` to a params buffer.
+def from_tf1(layout: Layout, variables: Any, prefix: str | None = None, forget_bias: float = 1.0) -> np.ndarray:
+    """Converts the variables of a layer of TensorFlow 1's `tf.contrib.cudnn_rnn`, or of its cells, to a params buffer.
 
     `CudnnLSTM`, `CudnnGRU`, `CudnnRNNTanh` and `CudnnRNNRelu` save their weights in a format that does not depend on
     the GPU: as the variables of the equivalent cells `CudnnCompatibleLSTMCell`, `CudnnCompatibleGRUCell` and
@@ -157,12 +181,17 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     have the same format; single cells in `dynamic_rnn` or `bidirectional_dynamic_rnn` are also converted. If the
     checkpoint has only the averages of the variables, named ".../ExponentialMovingAverage", these are converted.
 
+    Networks of `LSTMCell`, `BasicLSTMCell`, `LSTMBlockCell` and `LSTMBlockFusedCell` are converted likewise, unless
+    there are also variables of the layers above. These cells add `forget_bias` to the forget gate, which checkpoints do
+    not contain. Peepholes, projections and the GRU of `GRUCell` and `GRUBlockCell` are rejected;
+    `tf_rnn_ops.layers.LSTMBlockCell` and `GRUBlockCell` take the weights of peepholes and of this GRU.
+
     `opaque_kernel`, the params buffer of the GPU, is ignored if there are cells. Without cells, or if `prefix` is its
     name, it is returned as it is, which assumes that it has the order of `layout`. Other variables are ignored.
 
     The kernel of a cell contains the rows for the input above those for the state. The gates of an LSTM are in the
-    order i, g, f, o, and no constant is added to the forget gate. cuDNN adds two biases. If a cell has one, each of the
-    two is half of it, as when contrib restores a checkpoint.
+    order i, g, f, o. cuDNN adds two biases. If a cell has one, each of the two is half of it, as when contrib restores
+    a checkpoint.
 
     Args:
       layout: the layout of the buffer, as returned by `layout_from_tf1`, or by `layout` to return an `opaque_kernel`.
@@ -171,16 +200,18 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
         all with the same floating-point dtype; a reader from `tf.train.load_checkpoint`; or the path of a checkpoint
         written by `tf.compat.v1.train.Saver`.
       prefix: the prefix of these names, which is the scope of the layer, such as "encoder", with or without a slash at
-        its end; "" for no prefix; or the name of an `opaque_kernel`. By default any prefix, if the variables are those
-        of one network.
+        its end; "" for no prefix; or the scope of a single cell or the name of an `opaque_kernel`. By default any
+        prefix, if the variables are those of one network.
+      forget_bias: the constant that a cell added to its forget gate. Ignored for `CudnnCompatibleLSTMCell` and
+        `opaque_kernel`, which have none.
 
     Returns:
       A new NumPy array, [layout.size].
 
     Raises:
       TypeError: if `layout` is not a `Layout`.
-      ValueError: if contrib does not support the layout, the variables are those of several networks, or their names,
-        shapes or dtypes do not match the layout.
+      ValueError: if contrib does not support the layout, the variables are those of several networks or of one that
+        CudnnRNN cannot compute, or their names, shapes or dtypes do not match the layout.
 
     Source: `CudnnOpaqueParamsSaveable` and `CudnnParamsFormatConverter` with their subclasses in TensorFlow 1.15's
     tensorflow/contrib/cudnn_rnn/python/ops/cudnn_rnn_ops.py.
@@ -200,7 +231,9 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     check_supported(layout, "layers of tf.contrib")
     default = _network(layout, prefix or "")
     networks = {
-        each: names for each, names in found.items() if (each.direction, each.cell) == (default.direction, default.cell)
+        each: names
+        for each, names in found.items()
+        if each.direction == layout.direction and each.kind in _CELLS[layout.rnn_mode]
     }
     if len(networks) > 1 or (not found and (_networks(variables, None) or _buffers(variables, None))):
         raise _not_one(networks, variables, prefix)
@@ -210,8 +243,9 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
             f"the num_layers of layout must be 1, because {network.scope(0, 'forward')} is a single cell, "
             f"but is {layout.num_layers}"
         )
+    _check_expressible(given)
     check_enough("variables", layout, given)
-    cells = _cells(layout, network)
+    cells, forget_bias = _cells(layout, network), 0.0 if network.kind == _LSTM else float(forget_bias)
     shapes = {f"{cell.scope}/{name}{network.suffix}": shape for cell in cells for name, shape in cell.shapes.items()}
     check_names(f"variables must have exactly the {len(shapes)} variables of a network with this layout", shapes, given)
     arrays = {name: NUMPY.checked(name, np.asarray(variables[name]), shape) for name, shape in shapes.items()}
@@ -219,7 +253,9 @@ def from_tf1(layout: Layout, variables: Any, prefix: str | None = None) -> np.nd
     regions: dict[str, np.ndarray] = {}
     for cell in cells:
         of_cell = {name: arrays[f"{cell.scope}/{name}{network.suffix}"] for name in cell.shapes}
-        regions |= {f"{cell.pseudo_layer}/{name}": array for name, array in _regions(layout.rnn_mode, of_cell)}
+        regions |= {
+            f"{cell.pseudo_layer}/{name}": array for name, array in _regions(layout.rnn_mode, of_cell, forget_bias)
+        }
     return pack(layout, regions)
 
 
@@ -266,7 +302,7 @@ def _opened(variables: Any) -> Mapping[str, Any]:
 
 def _network(layout: Layout, prefix: str) -> _Network:
     """Returns the network of a layout, with a prefix."""
-    return _Network(_with_slash(prefix), _SCOPES[layout.direction], _CELLS[layout.rnn_mode], suffix="")
+    return _Network(_with_slash(prefix), _SCOPES[layout.direction], _CELLS[layout.rnn_mode][0], suffix="")
 
 
 def _with_slash(prefix: str) -> str:
@@ -277,17 +313,20 @@ def _with_slash(prefix: str) -> str:
 def _networks(names: Iterable[str], prefix: str | None) -> dict[_Network, dict[str, int]]:
     """Returns the layers of variables, by network and name, with averages only of networks that have nothing else.
 
-    A prefix of None matches any prefix.
+    A prefix of None matches any prefix. If there are layers of tf.contrib.cudnn_rnn, other cells are ignored.
     """
     networks: dict[_Network, dict[str, int]] = {}
     for name in names:
         match = _VARIABLE.fullmatch(name)
-        if match and prefix in (None, match["prefix"], match["prefix"].rstrip("/")):
+        scope = match and f"{match['prefix']}{match['scope']}{match['cell']}"
+        if match and (prefix is None or prefix.rstrip("/") in (match["prefix"].rstrip("/"), scope)):
             scopes = re.sub(r"\d+", "{layer}", match["scope"])
             if match["way"]:
                 scopes = f"{scopes.removesuffix(match['way'] + '/')}{{way}}/"
             network = _Network(match["prefix"], scopes, match["cell"], match["average"] or "")
             networks.setdefault(network, {})[name] = int(match["layer"] or match["stacked"] or 0)
+    of_layers = {each: layers for each, layers in networks.items() if each.kind in _OF_LAYERS}
+    networks = of_layers if of_layers or _buffers(names, prefix) else networks
     return {
         each: layers for each, layers in networks.items() if not each.suffix or each._replace(suffix="") not in networks
     }
@@ -323,7 +362,7 @@ def _not_one(networks: Iterable[_Network], variables: Mapping[str, Any], prefix:
     else:
         elsewhere, buffers = _listed(_networks(variables, None)), _buffers(variables, None)
         found = "no network" if prefix is None else f"no network with prefix {prefix!r}"
-        found += f"; networks with other prefixes: {elsewhere}" if elsewhere else f" (no {_LSTM}, {_GRU} or {_BASIC})"
+        found += f"; networks with other prefixes: {elsewhere}" if elsewhere else f" (no {' or '.join(_NAMES)})"
         if buffers:
             listed = " and ".join(f"{name!r} with the shape {list(np.shape(variables[name]))}" for name in buffers)
             found += (
@@ -332,6 +371,14 @@ def _not_one(networks: Iterable[_Network], variables: Mapping[str, Any], prefix:
                 "input_size, num_layers, direction), of the same size"
             )
     return ValueError(f"variables must contain one network; pass its prefix to select one. Found {found}")
+
+
+def _check_expressible(names: Iterable[str]) -> None:
+    """Checks that none of the variables of a network shows that CudnnRNN cannot compute it."""
+    for name in names:
+        for pattern, reason in _UNSUPPORTED.items():
+            if re.search(rf"/{pattern}$", f"/{name.removesuffix(_AVERAGE)}"):
+                raise ValueError(f"{name} in variables is {reason}")
 
 
 def _listed(networks: Iterable[_Network]) -> str:
@@ -357,7 +404,9 @@ def _cells(layout: Layout, network: _Network) -> list[_Cell]:
     return cells
 
 
-def _regions(rnn_mode: str, variables: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+def _regions(
+    rnn_mode: str, variables: Mapping[str, np.ndarray], forget_bias: float
+) -> Iterator[tuple[str, np.ndarray]]:
     """Converts the variables of a cell to the regions of a pseudo-layer. Yields (name in the pseudo-layer, array)."""
     within = "gates/" if rnn_mode == "gru" else ""
     gates = _GATES[rnn_mode]
@@ -366,6 +415,7 @@ def _regions(rnn_mode: str, variables: Mapping[str, np.ndarray]) -> Iterator[tup
     biases = np.split(variables[f"{within}bias"], len(gates))
     for gate, kernel, bias in zip(gates, kernels, biases, strict=True):
         fan_in = kernel.shape[1] - num_units
+        bias = bias + forget_bias if gate == "f" else bias
         yield _region("kernel", gate), kernel[:, :fan_in]
         yield _region("recurrent_kernel", gate), kernel[:, fan_in:]
         yield _region("input_bias", gate), bias / 2
