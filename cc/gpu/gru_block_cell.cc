@@ -17,9 +17,9 @@ namespace tf_rnn_ops::gpu {
 namespace {
 
 using rnn::Arena;
+using rnn::BlockCellSize;
 using rnn::CheckedInt;
 using rnn::ComputeType;
-using rnn::GruBlockCellSize;
 
 // ---------------------------------------------------------------------------
 // Kernels
@@ -69,7 +69,7 @@ bool IsAligned(std::initializer_list<const T*> arrays) {
 }
 
 template <typename T>
-GruBlockCellShape ShapeOf(const GruBlockCellSize& size,
+GruBlockCellShape ShapeOf(const BlockCellSize& size,
                           std::initializer_list<const T*> arrays) {
   return {size.batch, size.input_size, size.cell_size,
           size.input_size % kVectorWidth<T> == 0 &&
@@ -81,7 +81,7 @@ GruBlockCellShape ShapeOf(const GruBlockCellSize& size,
 
 template <typename T>
 struct ForwardScratch {
-  ForwardScratch(const GruBlockCellSize& size, Arena& arena)
+  ForwardScratch(const BlockCellSize& size, Arena& arena)
       : joined(arena.Take<T>(CheckedInt(size.batch) *
                              (CheckedInt(size.input_size) + size.cell_size))),
         bar(arena.Take<ComputeType<T>>(CheckedInt(size.batch) * 2 *
@@ -93,7 +93,7 @@ struct ForwardScratch {
 
 template <typename T>
 struct BackwardScratch {
-  BackwardScratch(const GruBlockCellSize& size, Arena& arena)
+  BackwardScratch(const BlockCellSize& size, Arena& arena)
       : d_operands(arena.Take<ComputeType<T>>(
             CheckedInt(size.batch) *
             (CheckedInt(size.input_size) + size.cell_size))) {}
@@ -104,7 +104,7 @@ struct BackwardScratch {
 
 // Allocates the scratch memory for a step of this size.
 template <typename Scratch>
-Status Allocate(const Call& call, const GruBlockCellSize& size, void** memory) {
+Status Allocate(const Call& call, const BlockCellSize& size, void** memory) {
   Arena counting(nullptr);
   Scratch(size, counting);
   if (counting.used() < 0) {

@@ -23,9 +23,9 @@ namespace {
 
 using rnn::Array;
 using rnn::BackwardResult;
+using rnn::BlockCellSize;
 using rnn::Case;
 using rnn::ForwardResult;
-using rnn::GruBlockCellSize;
 using rnn::kTolerance;
 using rnn::ReferenceBackward;
 using rnn::ReferenceForward;
@@ -111,7 +111,7 @@ class GpuCell {
 
 // A case with values rounded to T.
 template <typename T>
-Case RandomCase(const GruBlockCellSize& size) {
+Case RandomCase(const BlockCellSize& size) {
   Case k = rnn::RandomCase(size, 1);
   for (Array* array : {&k.x, &k.h_prev, &k.w_ru, &k.w_c, &k.b_ru, &k.b_c,
                        &k.d_r, &k.d_u, &k.d_c, &k.d_h}) {
@@ -131,7 +131,7 @@ ForwardResult RoundedForward(const Case& k) {
 
 template <typename T>
 void ForEachSize(const std::function<void(const Case&)>& check) {
-  for (const GruBlockCellSize& size : rnn::kGruBlockCellSizes) {
+  for (const BlockCellSize& size : rnn::kBlockCellSizes) {
     SCOPED_TRACE("batch " + std::to_string(size.batch) + " input_size " +
                  std::to_string(size.input_size) + " cell_size " +
                  std::to_string(size.cell_size));
@@ -197,9 +197,9 @@ TYPED_TEST(GpuGruBlockCellTest, TakesFiveLaunches) {
 }
 
 TYPED_TEST(GpuGruBlockCellTest, EmptyArraysLaunchNoKernels) {
-  for (const GruBlockCellSize& size :
-       {GruBlockCellSize{0, 3, 4}, GruBlockCellSize{3, 4, 0},
-        GruBlockCellSize{0, 0, 0}}) {
+  for (const BlockCellSize& size :
+       {BlockCellSize{0, 3, 4}, BlockCellSize{3, 4, 0},
+        BlockCellSize{0, 0, 0}}) {
     const Case k = RandomCase<TypeParam>(size);
     const ForwardResult forward = this->cell_.Forward(k);
     this->cell_.Backward(k, forward);
@@ -243,9 +243,9 @@ TYPED_TEST(GpuGruBlockCellTest, RejectsOverflowingSizes) {
   const std::int64_t huge = std::int64_t{1} << 61;
   rnn::GruBlockCellForward<TypeParam> forward{};
   rnn::GruBlockCellBackward<TypeParam> backward{};
-  for (const GruBlockCellSize& size :
-       {GruBlockCellSize{huge, 1, huge}, GruBlockCellSize{huge, 0, 9},
-        GruBlockCellSize{2, huge, huge}}) {
+  for (const BlockCellSize& size :
+       {BlockCellSize{huge, 1, huge}, BlockCellSize{huge, 0, 9},
+        BlockCellSize{2, huge, huge}}) {
     forward.size = backward.size = size;
     EXPECT_EQ(this->cell_.Run(forward).code(), StatusCode::kUnimplemented);
     EXPECT_EQ(this->cell_.Run(backward).code(), StatusCode::kUnimplemented);

@@ -53,7 +53,7 @@ class GruBlockCellInputs {
         x.shape.ToString(), " and h_prev of shape ", h_prev.shape.ToString());
   }
 
-  rnn::GruBlockCellSize size() const {
+  rnn::BlockCellSize size() const {
     return {batch_.value(), input_size_.value(), cell_size_.value()};
   }
   Shape input_shape() { return ShapeOf({batch_, input_size_}); }

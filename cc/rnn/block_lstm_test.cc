@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cc/rnn/fuzz_support.h"
+#include "cc/rnn/lstm_block_cell.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/network_test_support.h"
 
@@ -193,6 +194,8 @@ std::vector<LstmCase> LstmCases() {
           RandomLstm(all, {6, 3}, 2, 19),
           RandomLstm(second, {1, 1}, 3, 32),
           RandomLstm(all, {1, 20}, 7, 48),
+          RandomLstm(plain, {1, 40}, 150, 300),
+          RandomLstm(peepholes, {1, 3}, 0, 130),
           RandomLstm(peepholes, {4, 40}, 30, 33),
           RandomLstm(peepholes, {300, 2}, 1, 16),
           RandomLstm(peepholes, {0, 2}, 3, 4)};
@@ -206,6 +209,7 @@ class LstmEngine {
   LstmEngine(InstructionSet instruction_set, LstmCase& k)
       : k_(k),
         kernels_(GetNetworkKernels<T>(instruction_set, ConfigOf(k))),
+        step_(GetLstmBlockCellKernels<T>(instruction_set)),
         x_(Rounded<T>(k.x)),
         c_(Rounded<T>(k.c)),
         h_(Rounded<T>(k.h)),
@@ -237,19 +241,15 @@ class LstmEngine {
   }
 
   // From the activations of the case.
-  // only_cells: whether to compute only what needs no weights.
   // has_all_gradients: as in the reference.
-  Gradients Backward(Executor& executor, bool only_cells = false,
-                     bool has_all_gradients = false) {
+  Gradients Backward(Executor& executor, bool has_all_gradients = false) {
     std::vector<Buffer<T>> activations;
     for (Array& array : k_.activations) {
       activations.emplace_back(Rounded<T>(array));
     }
     Buffer<T> hs(Rounded<T>(k_.hs)), zeros(std::vector<T>(k_.h.size()));
-    Buffer<T> d_x(only_cells ? 0 : k_.x.size()), d_c(k_.c.size());
-    Buffer<T> d_h(k_.h.size()), d_w(only_cells ? 0 : k_.w.size());
-    Buffer<T> d_b(only_cells ? 0 : k_.b.size());
-    Buffer<T> d_gates(k_.size.time * k_.size.batch * 4 * k_.units);
+    Buffer<T> d_x(k_.x.size()), d_c(k_.c.size()), d_h(k_.h.size());
+    Buffer<T> d_w(k_.w.size()), d_b(k_.b.size());
     std::vector<Buffer<T>> d_peepholes;
     for (int i = 0; i < 3; ++i) {
       d_peepholes.emplace_back(k_.options.has_peepholes ? k_.units : 0);
@@ -265,13 +265,8 @@ class LstmEngine {
     a.output_h_backprop = a.output_c_backprop = zeros.data();
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
-    a.gates_backprop = d_gates.data();
-    if (only_cells) {
-      a.keras_weights = {};
-    } else {
-      a.input_backprop = d_x.data();
-      a.keras_weights_backprop = Split(d_w.data(), d_b.data());
-    }
+    a.input_backprop = d_x.data();
+    a.keras_weights_backprop = Split(d_w.data(), d_b.data());
     if (k_.options.has_peepholes) {
       for (int i = 0; i < 3; ++i) {
         a.peepholes_backprop.arrays[i] = d_peepholes[i].data();
@@ -282,9 +277,62 @@ class LstmEngine {
     a.workspace = workspace.data();
     kernels_.backward(a, executor);
     const std::vector<Array> peepholes = ToDoubles(d_peepholes);
-    return {d_x.ToDoubles(),    d_c.ToDoubles(),
-            d_h.ToDoubles(),    d_w.ToDoubles(),
-            d_b.ToDoubles(),    {peepholes[0], peepholes[1], peepholes[2]},
+    return {d_x.ToDoubles(),
+            d_c.ToDoubles(),
+            d_h.ToDoubles(),
+            d_w.ToDoubles(),
+            d_b.ToDoubles(),
+            {peepholes[0], peepholes[1], peepholes[2]},
+            {}};
+  }
+
+  // The same for the step of LSTMBlockCell: one step, with a gradient of c only
+  // and no gradients that need the weights.
+  std::vector<Array> StepForward(Executor& executor) {
+    std::vector<Buffer<T>> results;
+    for (int i = 0; i < 7; ++i) results.emplace_back(k_.hs.size());
+    LstmBlockCellForward<T> a{};
+    FillStep(a);
+    a.x = x_.data();
+    a.h_prev = h_.data();
+    a.w = w_.data();
+    a.b = b_.data();
+    for (int i = 0; i < 6; ++i) a.activations.arrays[i] = results[i].data();
+    a.h = results[6].data();
+    Buffer<char> workspace(step_.forward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    step_.forward(a, executor);
+    return ToDoubles(results);
+  }
+  Gradients StepBackward(Executor& executor) {
+    std::vector<Buffer<T>> activations, d_peepholes;
+    Buffer<T> d_c(k_.c.size()), d_gates(4 * k_.c.size());
+    LstmBlockCellBackward<T> a{};
+    FillStep(a);
+    for (int i = 0; i < 6; ++i) {
+      activations.emplace_back(Rounded<T>(k_.activations[i]));
+    }
+    for (int i = 0; i < 3; ++i) {
+      d_peepholes.emplace_back(k_.options.has_peepholes ? k_.units : 0);
+    }
+    for (int i = 0; i < 6; ++i) a.activations.arrays[i] = activations[i].data();
+    for (int i = 0; i < 3 && k_.options.has_peepholes; ++i) {
+      a.d_peepholes.arrays[i] = d_peepholes[i].data();
+    }
+    a.d_c = d_activations_[5].data();
+    a.d_h = d_hs_.data();
+    a.d_c_prev = d_c.data();
+    a.d_gates = d_gates.data();
+    Buffer<char> workspace(step_.backward_workspace(a, executor.num_threads()));
+    a.workspace = workspace.data();
+    step_.backward(a, executor);
+    const std::vector<Array> peepholes = ToDoubles(d_peepholes);
+    return {{},
+            d_c.ToDoubles(),
+            {},
+            {},
+            {},
+            {peepholes[0], peepholes[1], peepholes[2]},
             d_gates.ToDoubles()};
   }
 
@@ -311,8 +359,18 @@ class LstmEngine {
     for (int i = 0; i < 3; ++i) a.peepholes.arrays[i] = peepholes_[i].data();
   }
 
+  template <typename Step>
+  void FillStep(Step& a) {
+    a.size = {k_.size.batch, k_.input_size, k_.units};
+    a.options = k_.options;
+    a.c_prev = c_.data();
+    if (!k_.options.has_peepholes) return;
+    for (int i = 0; i < 3; ++i) a.peepholes.arrays[i] = peepholes_[i].data();
+  }
+
   LstmCase& k_;
   const NetworkKernels<T> kernels_;
+  const LstmBlockCellKernels<T> step_;
   Buffer<T> x_, c_, h_, w_, b_, d_hs_;
   std::vector<Buffer<T>> peepholes_, d_activations_;
 };
@@ -355,8 +413,7 @@ TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
     for (const bool has_all_gradients : {false, true}) {
       // Rounds the activations of the case, from which the reference starts,
       // too.
-      const Gradients actual =
-          engine.Backward(executor, /*only_cells=*/false, has_all_gradients);
+      const Gradients actual = engine.Backward(executor, has_all_gradients);
       const Gradients expected = Backward(k, has_all_gradients);
       constexpr double kMost = kTolerance<TypeParam>;
       ExpectClose(actual.x, expected.x, kMost, "x");
@@ -364,7 +421,6 @@ TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
       ExpectClose(actual.h, expected.h, kMost, "h");
       ExpectClose(actual.w, expected.w, kMost, "w");
       ExpectClose(actual.b, expected.b, kMost, "b");
-      ExpectClose(actual.gates, expected.gates, kMost, "gates");
       for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
         ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
                     "peephole " + std::to_string(i));
@@ -373,12 +429,37 @@ TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
   });
 }
 
-TYPED_TEST(BlockLstmTest, CellsRunWithoutWeights) {
+TYPED_TEST(BlockLstmTest, StepsEqualTheReference) {
   SerialExecutor executor;
   ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
     if (k.size.time != 1) return;
-    const Gradients expected = engine.Backward(executor);
-    const Gradients actual = engine.Backward(executor, /*only_cells=*/true);
+    constexpr double kMost = kTolerance<TypeParam>;
+    const std::vector<Array> results = engine.StepForward(executor);
+    for (int i = 0; i < 6; ++i) {
+      ExpectClose(results[i], k.activations[i], kMost,
+                  "activation " + std::to_string(i));
+    }
+    ExpectClose(results[6], k.hs, kMost, "h");
+    // Rounds the activations of the case.
+    const Gradients actual = engine.StepBackward(executor);
+    const Gradients expected = Backward(k, /*has_all_gradients=*/false);
+    ExpectClose(actual.c, expected.c, kMost, "c");
+    ExpectClose(actual.gates, expected.gates, kMost, "gates");
+    for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
+      ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
+                  "peephole " + std::to_string(i));
+    }
+  });
+}
+
+TYPED_TEST(BlockLstmTest, BitsOfStepsDoNotDependOnThreads) {
+  SerialExecutor serial;
+  ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
+    if (k.size.time != 1) return;
+    ScatteringExecutor scattered(3);
+    EXPECT_EQ(engine.StepForward(serial), engine.StepForward(scattered));
+    const Gradients expected = engine.StepBackward(serial);
+    const Gradients actual = engine.StepBackward(scattered);
     EXPECT_EQ(actual.c, expected.c);
     EXPECT_EQ(actual.gates, expected.gates);
     for (int i = 0; i < 3; ++i) {
@@ -399,7 +480,6 @@ TYPED_TEST(BlockLstmTest, BitsDoNotDependOnThreads) {
     EXPECT_EQ(actual.h, expected.h);
     EXPECT_EQ(actual.w, expected.w);
     EXPECT_EQ(actual.b, expected.b);
-    EXPECT_EQ(actual.gates, expected.gates);
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(actual.peepholes[i], expected.peepholes[i]) << i;
     }

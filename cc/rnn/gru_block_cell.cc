@@ -1,7 +1,7 @@
 #include "cc/rnn/gru_block_cell.h"
 
 #include "cc/rnn/instruction_set.h"
-#include "cc/rnn/simd/gru_block_cell/gru_block_cell.h"
+#include "cc/rnn/simd/block_cells/gru_block_cell.h"
 
 namespace tf_rnn_ops::rnn {
 template <typename T>

@@ -20,19 +20,14 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops::rnn {
-
-struct GruBlockCellSize {
-  std::int64_t batch;
-  std::int64_t input_size;
-  std::int64_t cell_size;
-};
 
 // T: Half, BFloat16, float or double.
 template <typename T>
 struct GruBlockCellForward {
-  GruBlockCellSize size;
+  BlockCellSize size;
   const T* x;       // [B, I]
   const T* h_prev;  // [B, C]
   const T* w_ru;    // [I + C, 2C], reset gate first
@@ -58,7 +53,7 @@ struct GruBlockCellForward {
 //   d_h_prev = d_h_prev_1 + d_h_prevr ∘ r + d_h ∘ u
 template <typename T>
 struct GruBlockCellBackward {
-  GruBlockCellSize size;
+  BlockCellSize size;
   const T* h_prev;   // [B, C]
   const T* w_ru;     // [I + C, 2C]
   const T* w_c;      // [I + C, C]

@@ -21,7 +21,7 @@ constexpr int kZero = 0;
 template <typename T>
 class FuzzedSteps {
  public:
-  FuzzedSteps(const GruBlockCellSize& size, InstructionSet instruction_set,
+  FuzzedSteps(const BlockCellSize& size, InstructionSet instruction_set,
               std::int64_t misalignment, Values values)
       : size_(size),
         kernels_(GetGruBlockCellKernels<T>(instruction_set)),
@@ -96,7 +96,7 @@ class FuzzedSteps {
     return results;
   }
 
-  const GruBlockCellSize size_;
+  const BlockCellSize size_;
   const GruBlockCellKernels<T> kernels_;
   const std::int64_t misalignment_;
   ExactArray<T> x_ = Given(size_.batch * size_.input_size);
@@ -135,7 +135,7 @@ void RunSteps(FuzzInput& input) {
 }
 
 // Whether tensors of these shapes can exist.
-bool AreCountable(const GruBlockCellSize& size) {
+bool AreCountable(const BlockCellSize& size) {
   constexpr std::int64_t kBytes = sizeof(double);
   const CheckedInt fan_in = CheckedInt(size.input_size) + size.cell_size;
   return (CheckedInt(size.batch) * size.input_size * kBytes).valid() &&
@@ -146,7 +146,7 @@ bool AreCountable(const GruBlockCellSize& size) {
 template <typename T>
 void CheckWorkspaces(FuzzInput& input) {
   const auto kernels = GetGruBlockCellKernels<T>(ReadInstructionSet(input));
-  const GruBlockCellSize size{input.Size(), input.Size(), input.Size()};
+  const BlockCellSize size{input.Size(), input.Size(), input.Size()};
   if (!AreCountable(size)) return;
   const int num_threads = 1 + static_cast<int>(input.Word(2));
   GruBlockCellForward<T> forward{};

@@ -17,7 +17,7 @@
 namespace tf_rnn_ops::rnn {
 
 struct Case {
-  GruBlockCellSize size;
+  BlockCellSize size;
   Array x, h_prev, w_ru, w_c, b_ru, b_c;
   Array d_r, d_u, d_c, d_h;
 };
@@ -30,7 +30,7 @@ struct BackwardResult {
   Array d_x, d_h_prev, d_c_bar, d_r_bar_u_bar;
 };
 
-inline Case RandomCase(const GruBlockCellSize& size, unsigned seed) {
+inline Case RandomCase(const BlockCellSize& size, unsigned seed) {
   std::mt19937 generator(seed);
   const auto random = [&](std::int64_t count, double scale) {
     return RandomArray(count, scale, generator);
@@ -85,7 +85,7 @@ inline void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
 
 // Near the sizes of vectors, tiles, panels, chunks and tasks, and with few
 // rows.
-constexpr GruBlockCellSize kGruBlockCellSizes[] = {
+constexpr BlockCellSize kBlockCellSizes[] = {
     {1, 1, 1},     {2, 3, 5},     {1, 128, 256}, {3, 17, 33},   {7, 16, 64},
     {0, 3, 4},     {3, 0, 4},     {3, 4, 0},     {3, 0, 0},     {0, 0, 0},
     {129, 5, 8},   {32, 31, 65},  {5, 130, 200}, {2, 40, 300},  {4, 129, 65},

@@ -58,7 +58,7 @@ TYPED_TEST(GruBlockCellTest, BitsDoNotDependOnAlignment) {
 
 // All samples are equal, and the weights of all columns (if forward) or rows
 // are equal.
-Case UniformCase(const GruBlockCellSize& size, bool forward) {
+Case UniformCase(const BlockCellSize& size, bool forward) {
   Case k = RandomCase(size, 1);
   const std::int64_t fan_in = size.input_size + size.cell_size;
   const auto repeat = [](Array& array, std::int64_t cols, bool by_row) {
@@ -89,7 +89,7 @@ TYPED_TEST(GruBlockCellTest, BitsDoNotDependOnElementPosition) {
     for (std::int64_t batch : {1, 3, 11, 41}) {
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +
                    " batch " + std::to_string(batch));
-      const GruBlockCellSize size{batch, 19, 161};
+      const BlockCellSize size{batch, 19, 161};
       Case forward = UniformCase(size, true);
       const ForwardResult f =
           Engine<TypeParam>(instruction_set, forward).Forward(executor);
@@ -114,7 +114,7 @@ TYPED_TEST(GruBlockCellTest, WorkspaceIsCounted) {
     const auto kernels = GetGruBlockCellKernels<TypeParam>(instruction_set);
     GruBlockCellForward<TypeParam> forward{};
     GruBlockCellBackward<TypeParam> backward{};
-    const auto expect = [&](const GruBlockCellSize& size, int num_threads,
+    const auto expect = [&](const BlockCellSize& size, int num_threads,
                             std::int64_t expected) {
       forward.size = backward.size = size;
       EXPECT_EQ(kernels.forward_workspace(forward, num_threads), expected);

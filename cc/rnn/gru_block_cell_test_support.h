@@ -135,7 +135,7 @@ struct Engine {
   }
 
   GruBlockCellKernels<T> kernels;
-  GruBlockCellSize size;
+  BlockCellSize size;
   std::vector<T> x, h_prev, w_ru, w_c, b_ru, b_c, d_r, d_u, d_c, d_h;
 };
 
@@ -143,7 +143,7 @@ struct Engine {
 // chunks and tasks, and for few rows, under every instruction set.
 template <typename T>
 void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
-  for (const GruBlockCellSize& size : kGruBlockCellSizes) {
+  for (const BlockCellSize& size : kBlockCellSizes) {
     for (InstructionSet instruction_set :
          AllOrOneUnderSanitizers(SupportedInstructionSets())) {
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +

@@ -84,8 +84,6 @@ struct NetworkBackward {
   const T* input_h;  // [P, B, O]
   const T* input_c;  // [P, B, U]; LSTM only
   const T* params;   // [CudnnRnnParamsSize(config)]
-  // Null in a pass of block_lstm with one step that only runs the cell: nothing
-  // flows through the weights.
   KerasWeights<const T> keras_weights;
   const T* output;             // [S, B, D * O]
   const T* output_backprop;    // [S, B, D * O]
@@ -106,9 +104,6 @@ struct NetworkBackward {
   LstmActivations<const T> activations;  // all present
   LstmActivations<const T> activations_backprop;
   Peepholes<T> peepholes_backprop;
-  // With respect to the sums of the gates, in the order of the weights, [S, B,
-  // 4 * U]; or null.
-  T* gates_backprop;
   void* workspace;  // [NetworkKernels::backward_workspace] bytes
 };
 

@@ -135,6 +135,13 @@ struct RnnSize {
   std::int64_t batch;
 };
 
+// The sizes of one step of TensorFlow's GRUBlockCell or LSTMBlockCell.
+struct BlockCellSize {
+  std::int64_t batch;
+  std::int64_t input_size;
+  std::int64_t cell_size;
+};
+
 // The order of the steps in the arrays of a Keras layer that are not
 // time-major.
 struct StepOrder {

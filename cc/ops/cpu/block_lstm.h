@@ -12,6 +12,9 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/sizes.h"
+#include "cc/rnn/block_lstm.h"
+#include "cc/rnn/instruction_set.h"
+#include "cc/rnn/lstm_block_cell.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
@@ -19,12 +22,12 @@
 
 namespace tf_rnn_ops {
 
+// Of BlockLSTM.
 enum class LstmVersion {
-  kStep,        // LSTMBlockCell, one step without a dimension for time
-  kSequence,    // BlockLSTM
-  kSequenceV2,  // BlockLSTMV2, with another order of the gates
-  kSequenceV3,  // either, by an attribute; a gradient op takes the gradients of
-                // all outputs
+  kV1,
+  kV2,  // with another order of the gates
+  kV3,  // only a gradient op, which takes the gradients of all outputs; the
+        // order is an attribute
 };
 
 // The outputs that LstmActivations holds, in its order.
@@ -98,6 +101,17 @@ class BlockLstmInputs {
     return Status();
   }
 
+  // Reads inputs with the shape of the outputs.
+  Status ReadLikeOutputs(
+      const char* const (&names)[rnn::LstmActivations<E>::kCount],
+      rnn::LstmActivations<const E>* activations) {
+    for (int i = 0; i < activations->kCount; ++i) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          ReadLikeOutput(names[i], &activations->arrays[i]));
+    }
+    return Status();
+  }
+
   // Rejects sizes that overflow, and completes the configuration.
   Status Finish() {
     config_.input_size = input_size_.value();
@@ -115,9 +129,9 @@ class BlockLstmInputs {
                                   : CheckNumSteps("x", size_.time, x);
   }
 
-  // Fills a pass of the engine with the inputs.
+  // Fills a pass of the engine over a sequence with the inputs.
   template <template <typename> class Pass>
-  void Fill(Pass<E>* pass) const {
+  void FillSequence(Pass<E>* pass) const {
     pass->config = config_;
     pass->size = {num_steps_, size_.batch};
     pass->time_major = true;
@@ -126,6 +140,21 @@ class BlockLstmInputs {
     pass->input_c = cs_prev.As<E>();
     pass->keras_weights = SplitWeights(w.As<const E>(), b.As<const E>());
     pass->peepholes = peepholes;
+  }
+  // Fills a step with the inputs that both directions read.
+  template <template <typename> class Step>
+  void FillStep(Step<E>* step) const {
+    step->size = {size_.batch, config_.input_size, config_.num_units};
+    step->options = config_.block_lstm;
+    step->c_prev = cs_prev.As<E>();
+    step->peepholes = peepholes;
+  }
+  void FillForwardStep(rnn::LstmBlockCellForward<E>* step) const {
+    FillStep(step);
+    step->x = x.As<E>();
+    step->h_prev = h_prev.As<E>();
+    step->w = w.As<E>();
+    step->b = b.As<E>();
   }
   // w: a kernel above a recurrent kernel.
   template <typename W>
@@ -195,43 +224,143 @@ Status MakeOutputIfWanted(CallFrame* frame, const char* name,
   return Status();
 }
 
+// Makes the outputs of a forward op that something reads, with zeros in the
+// steps that do not run.
+template <typename E>
+Status MakeForwardOutputs(CallFrame* frame, BlockLstmInputs<E>* inputs,
+                          rnn::LstmActivations<E>* activations, E** h) {
+  const Shape shape = inputs->output_shape();
+  const std::int64_t end = inputs->NumElements(inputs->config().num_units);
+  for (int i = 0; i < activations->kCount; ++i) {
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputIfWanted(
+        frame, kLstmActivations[i], shape, end, &activations->arrays[i]));
+  }
+  return MakeOutputIfWanted(frame, "h", shape, end, h);
+}
+
+// Makes the gradients of the peepholes. They are zeros, and null in
+// `gradients`, if the op does not use these.
+template <typename E>
+Status MakePeepholeGradients(CallFrame* frame, BlockLstmInputs<E>* inputs,
+                             rnn::Peepholes<E>* gradients) {
+  for (int i = 0; i < rnn::kNumPeepholes; ++i) {
+    Array gradient;
+    TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
+        kPeepholeGradients[i], inputs->peephole_shape(), &gradient));
+    if (!frame->has_values()) continue;
+    if (inputs->config().block_lstm.has_peepholes) {
+      gradients->arrays[i] = gradient.As<E>();
+    } else {
+      SetZero(gradient);
+    }
+  }
+  return Status();
+}
+
+// Reads the attributes of a forward op.
+// has_forget_bias: whether the op has this attribute.
+inline Status ReadAttributes(const Attributes& attributes, bool has_forget_bias,
+                             rnn::BlockLstm* options) {
+  if (has_forget_bias) {
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        attributes.Get("forget_bias", &options->forget_bias));
+  }
+  TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("cell_clip", &options->cell_clip));
+  // NaN is no bound, either, nor is a subnormal number, which is 0 in threads
+  // that flush it.
+  if (!(options->cell_clip >= std::numeric_limits<float>::min())) {
+    options->cell_clip = 0;
+  }
+  return attributes.Get("use_peephole", &options->has_peepholes);
+}
+
+template <typename E>
+class LstmBlockCellForwardOp {
+ public:
+  Status Init(const Attributes& attributes) {
+    options_.has_new_cell_second = true;
+    return ReadAttributes(attributes, /*has_forget_bias=*/true, &options_);
+  }
+
+  Status Run(CallFrame* frame) {
+    BlockLstmInputs<E> inputs(frame, /*is_step=*/true, options_);
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadAll(*frame, [&] { return inputs.ReadForwardInputs(); }));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
+    rnn::LstmBlockCellForward<E> step{};
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeForwardOutputs(frame, &inputs, &step.activations, &step.h));
+    if (!frame->has_values()) return Status();
+    inputs.FillForwardStep(&step);
+    return RunPass(frame, inputs, kernels_.forward_workspace, kernels_.forward,
+                   &step);
+  }
+
+ private:
+  const rnn::LstmBlockCellKernels<E> kernels_ =
+      rnn::GetLstmBlockCellKernels<E>(rnn::ActiveInstructionSet());
+  rnn::BlockLstm options_;
+};
+
+template <typename E>
+class LstmBlockCellBackwardOp {
+ public:
+  Status Init(const Attributes& attributes) {
+    options_.has_new_cell_second = true;
+    return attributes.Get("use_peephole", &options_.has_peepholes);
+  }
+
+  Status Run(CallFrame* frame) {
+    BlockLstmInputs<E> inputs(frame, /*is_step=*/true, options_);
+    rnn::LstmBlockCellBackward<E> step{};
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        ReadAll(*frame, [&] { return Read(&inputs, &step); }));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
+        frame, "cs_prev_grad", inputs.cs_prev.shape, &step.d_c_prev));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakeOutput(frame, "dicfo", inputs.gates_shape(), &step.d_gates));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakePeepholeGradients(frame, &inputs, &step.d_peepholes));
+    if (!frame->has_values()) return Status();
+    inputs.FillStep(&step);
+    return RunPass(frame, inputs, kernels_.backward_workspace,
+                   kernels_.backward, &step);
+  }
+
+ private:
+  static Status Read(BlockLstmInputs<E>* inputs,
+                     rnn::LstmBlockCellBackward<E>* step) {
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadForwardInputs());
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadLikeOutputs(kLstmActivations, &step->activations));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput("cs_grad", &step->d_c));
+    return inputs->ReadLikeOutput("h_grad", &step->d_h);
+  }
+
+  const rnn::LstmBlockCellKernels<E> kernels_ =
+      rnn::GetLstmBlockCellKernels<E>(rnn::ActiveInstructionSet());
+  rnn::BlockLstm options_;
+};
+
 template <typename E, LstmVersion version>
 class BlockLstmForwardOp {
  public:
   Status Init(const Attributes& attributes) {
-    if (version != LstmVersion::kSequenceV2) {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          attributes.Get("forget_bias", &attributes_.forget_bias));
-    }
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        attributes.Get("cell_clip", &attributes_.cell_clip));
-    // NaN is no bound, either, nor is a subnormal number, which is 0 in threads
-    // that flush it.
-    if (!(attributes_.cell_clip >= std::numeric_limits<float>::min())) {
-      attributes_.cell_clip = 0;
-    }
-    attributes_.has_new_cell_second = version != LstmVersion::kSequenceV2;
-    return attributes.Get("use_peephole", &attributes_.has_peepholes);
+    options_.has_new_cell_second = version == LstmVersion::kV1;
+    return ReadAttributes(attributes, version == LstmVersion::kV1, &options_);
   }
 
   Status Run(CallFrame* frame) {
-    BlockLstmInputs<E> inputs(frame, version == LstmVersion::kStep,
-                              attributes_);
+    BlockLstmInputs<E> inputs(frame, /*is_step=*/false, options_);
     TF_RNN_OPS_RETURN_IF_ERROR(
         ReadAll(*frame, [&] { return inputs.ReadForwardInputs(); }));
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
-
     rnn::NetworkForward<E> pass{};
-    const Shape shape = inputs.output_shape();
-    const std::int64_t end = inputs.NumElements(inputs.config().num_units);
-    for (int i = 0; i < pass.activations.kCount; ++i) {
-      TF_RNN_OPS_RETURN_IF_ERROR(MakeOutputIfWanted(
-          frame, kLstmActivations[i], shape, end, &pass.activations.arrays[i]));
-    }
     TF_RNN_OPS_RETURN_IF_ERROR(
-        MakeOutputIfWanted(frame, "h", shape, end, &pass.output));
+        MakeForwardOutputs(frame, &inputs, &pass.activations, &pass.output));
     if (!frame->has_values()) return Status();
-    inputs.Fill(&pass);
+    inputs.FillSequence(&pass);
     // The final states are among the outputs, too.
     for (E** const state : {&pass.output_h, &pass.output_c}) {
       void* memory;
@@ -245,31 +374,30 @@ class BlockLstmForwardOp {
   }
 
  private:
-  rnn::BlockLstm attributes_;
+  rnn::BlockLstm options_;
 };
 
 template <typename E, LstmVersion version>
 class BlockLstmBackwardOp {
  public:
   Status Init(const Attributes& attributes) {
-    attributes_.has_new_cell_second = version != LstmVersion::kSequenceV2;
+    options_.has_new_cell_second = version == LstmVersion::kV1;
     if (kHasAllGradients) {
       TF_RNN_OPS_RETURN_IF_ERROR(
-          attributes.Get("new_cell_second", &attributes_.has_new_cell_second));
+          attributes.Get("new_cell_second", &options_.has_new_cell_second));
     }
-    return attributes.Get("use_peephole", &attributes_.has_peepholes);
+    return attributes.Get("use_peephole", &options_.has_peepholes);
   }
 
   Status Run(CallFrame* frame) {
-    BlockLstmInputs<E> inputs(frame, kIsStep, attributes_);
+    BlockLstmInputs<E> inputs(frame, /*is_step=*/false, options_);
     rnn::NetworkBackward<E> pass{};
     TF_RNN_OPS_RETURN_IF_ERROR(
         ReadAll(*frame, [&] { return Read(&inputs, &pass); }));
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, &inputs, &pass));
     if (!frame->has_values()) return Status();
-    inputs.Fill(&pass);
-    if (kIsStep) pass.keras_weights = {};  // only the cells run
+    inputs.FillSequence(&pass);
     // The gradients with respect to the final states are among those with
     // respect to the outputs.
     void* zeros;
@@ -284,56 +412,32 @@ class BlockLstmBackwardOp {
   }
 
  private:
-  static constexpr bool kIsStep = version == LstmVersion::kStep;
-  static constexpr bool kHasAllGradients = version == LstmVersion::kSequenceV3;
+  static constexpr bool kHasAllGradients = version == LstmVersion::kV3;
 
   static Status Read(BlockLstmInputs<E>* inputs,
                      rnn::NetworkBackward<E>* pass) {
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadForwardInputs());
-    for (int i = 0; i < pass->activations.kCount; ++i) {
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput(
-          kLstmActivations[i], &pass->activations.arrays[i]));
-    }
-    if (!kIsStep) {
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput("h", &pass->output));
-    }
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        inputs->ReadLikeOutputs(kLstmActivations, &pass->activations));
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput("h", &pass->output));
     auto& gradients = pass->activations_backprop;
-    for (int i = kHasAllGradients ? 0 : gradients.kCount - 1;
-         i < gradients.kCount; ++i) {
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput(
-          kLstmActivationGradients[i], &gradients.arrays[i]));
-    }
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        kHasAllGradients
+            ? inputs->ReadLikeOutputs(kLstmActivationGradients, &gradients)
+            : inputs->ReadLikeOutput("cs_grad", &gradients.arrays[5]));
     return inputs->ReadLikeOutput("h_grad", &pass->output_backprop);
   }
 
-  // Makes the results. Those with respect to the state are always computed.
+  // Makes the results. Those with respect to the states and peepholes are
+  // always computed.
   Status MakeGradients(CallFrame* frame, BlockLstmInputs<E>* inputs,
                        rnn::NetworkBackward<E>* pass) const {
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
         frame, "cs_prev_grad", inputs->cs_prev.shape, &pass->input_c_backprop));
-    const bool uses_peephole = attributes_.has_peepholes;
-    E* unused[rnn::kNumPeepholes];
-    E** const peepholes =
-        uses_peephole ? pass->peepholes_backprop.arrays : unused;
-    for (int i = 0; i < rnn::kNumPeepholes; ++i) {
-      Array gradient;
-      TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
-          kPeepholeGradients[i], inputs->peephole_shape(), &gradient));
-      peepholes[i] = gradient.As<E>();
-      if (frame->has_values() && !uses_peephole) SetZero(gradient);
-    }
-    if (kIsStep) {
-      void* memory;
-      TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
-          frame, "dicfo", inputs->gates_shape(), &pass->gates_backprop));
-      if (!frame->has_values()) return Status();
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeScratch(inputs->h_prev.num_bytes, &memory));
-      pass->input_h_backprop = static_cast<E*>(memory);
-      return Status();
-    }
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
         frame, "h_prev_grad", inputs->h_prev.shape, &pass->input_h_backprop));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        MakePeepholeGradients(frame, inputs, &pass->peepholes_backprop));
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutputIfWanted(frame, "x_grad", inputs->x.shape,
                            inputs->NumElements(inputs->config().input_size),
@@ -352,7 +456,7 @@ class BlockLstmBackwardOp {
     return Status();
   }
 
-  rnn::BlockLstm attributes_;
+  rnn::BlockLstm options_;
 };
 
 }  // namespace tf_rnn_ops

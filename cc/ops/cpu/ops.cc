@@ -27,19 +27,15 @@ struct CpuEngines {
 };
 
 template <typename E>
-using LstmCell = BlockLstmForwardOp<E, LstmVersion::kStep>;
+using Lstm = BlockLstmForwardOp<E, LstmVersion::kV1>;
 template <typename E>
-using LstmCellGrad = BlockLstmBackwardOp<E, LstmVersion::kStep>;
+using LstmGrad = BlockLstmBackwardOp<E, LstmVersion::kV1>;
 template <typename E>
-using Lstm = BlockLstmForwardOp<E, LstmVersion::kSequence>;
+using LstmV2 = BlockLstmForwardOp<E, LstmVersion::kV2>;
 template <typename E>
-using LstmGrad = BlockLstmBackwardOp<E, LstmVersion::kSequence>;
+using LstmGradV2 = BlockLstmBackwardOp<E, LstmVersion::kV2>;
 template <typename E>
-using LstmV2 = BlockLstmForwardOp<E, LstmVersion::kSequenceV2>;
-template <typename E>
-using LstmGradV2 = BlockLstmBackwardOp<E, LstmVersion::kSequenceV2>;
-template <typename E>
-using LstmGradV3 = BlockLstmBackwardOp<E, LstmVersion::kSequenceV3>;
+using LstmGradV3 = BlockLstmBackwardOp<E, LstmVersion::kV3>;
 
 }  // namespace
 
@@ -47,8 +43,8 @@ const std::vector<OpEntry>& TfRnnOps_CpuOps() {
   static const auto* const ops = [] {
     auto* list = new OpList;
     DeviceOps<CpuEngines>::AddTo(list);
-    list->AddForEachFloat<LstmCell>("LSTMBlockCell");
-    list->AddForEachFloat<LstmCellGrad>("LSTMBlockCellGrad");
+    list->AddForEachFloat<LstmBlockCellForwardOp>("LSTMBlockCell");
+    list->AddForEachFloat<LstmBlockCellBackwardOp>("LSTMBlockCellGrad");
     list->AddForEachFloat<Lstm>("BlockLSTM");
     list->AddForEachFloat<LstmGrad>("BlockLSTMGrad");
     list->AddForEachFloat<LstmV2>("BlockLSTMV2");

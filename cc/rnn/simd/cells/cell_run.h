@@ -19,6 +19,14 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// Clips x to [-most, most]; not if `most` is 0. NaN stays NaN.
+template <typename T>
+TF_RNN_OPS_VECTOR_INLINE Vector<T> ClipTo(T most, Vector<T> x) {
+  if (most == 0) return x;
+  const Vector<T> bound = Broadcast(most);
+  return Select<T>(x > bound, bound, Select<T>(x < -bound, -bound, x));
+}
+
 // The run of the forward pass.
 // kFirstBlock: the first block in `product`.
 template <typename T, typename Units, typename Activations,
@@ -84,11 +92,8 @@ struct ForwardRun {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
     return units.Read(peepholes.arrays[peephole]);
   }
-  // NaN stays NaN.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
-    if (clip == 0) return x;
-    const Vector<T> most = Broadcast(clip);
-    return Select<T>(x > most, most, Select<T>(x < -most, -most, x));
+    return ClipTo<T>(clip, x);
   }
 
   TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T> x) const {

@@ -65,9 +65,7 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   // Of TensorFlow's LSTM ops, which have no tangents:
   Peepholes<const T> peepholes{};
   LstmActivations<const T> d_activations{};
-  // Null if not needed:
-  Peepholes<T> d_peepholes{};
-  T* d_gates = nullptr;  // [S, B, G * U], in the order of the weights
+  Peepholes<T> d_peepholes{};  // null if not needed
 };
 
 // Number of steps whose gate gradients are kept before the gradients of the
@@ -88,9 +86,9 @@ struct LayerBackwardScratch {
   T* products;  // [num_threads, kParts, B, GroupSize, kTileCols]
 
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       bool has_params, bool has_dot_params, bool wants_params,
-                       int num_threads, Arena& arena)
-      : weights(MakeWeights(config, has_params, has_dot_params, arena)),
+                       bool has_dot_params, bool wants_params, int num_threads,
+                       Arena& arena)
+      : weights(MakeWeights(config, has_dot_params, arena)),
         steps(
             config,
             CheckedInt(BackwardStepsAtOnce(size, kParts)) * size.batch * kParts,
@@ -100,10 +98,9 @@ struct LayerBackwardScratch {
 
  private:
   static Parts<GateWeightsScratch<P>, kParts> MakeWeights(
-      const RnnConfig& config, bool has_params, bool has_dot_params,
-      Arena& arena) {
+      const RnnConfig& config, bool has_dot_params, Arena& arena) {
     Parts<GateWeightsScratch<P>, kParts> weights;
-    if (has_params) weights[kValue] = GateWeightsScratch<P>(config, arena);
+    weights[kValue] = GateWeightsScratch<P>(config, arena);
     if constexpr (kParts > 1) {
       if (has_dot_params) {
         weights[kTangent] = GateWeightsScratch<P>(config, arena);
@@ -161,7 +158,7 @@ class LayerBackward {
                 kParts * kTileCols<T> * shape_.output_size}) {}
 
   void Run() const {
-    if (multiplies()) weights_[kValue].Pack(wants_input(), executor_);
+    weights_[kValue].Pack(wants_input(), executor_);
     if (has_dot_params_) weights_[kParts - 1].Pack(wants_input(), executor_);
     steps_.Clear();
     // Both directions add to the input gradients, each in its own order.
@@ -176,11 +173,6 @@ class LayerBackward {
       RunSteps(chunk);
       for (std::int64_t d = 0; d < shape_.directions; ++d) {
         WeightAndInputGradients(d, chunk);
-      }
-      if (a_.d_gates != nullptr) {
-        steps_.CopyGates(chunk,
-                         sweep_.RowsOf(a_.d_gates, Cell::kGates * shape_.units,
-                                       /*direction=*/0, chunk));
       }
     });
     steps_.StoreBiasGradients();
@@ -208,9 +200,6 @@ class LayerBackward {
     return all.Rows((kParts - 1 - part) * rows, rows);
   }
 
-  // Whether there are weights. If not, only the cells run, for one step.
-  bool multiplies() const { return a_.weights[kValue].any(); }
-
   // Whether a gradient with respect to the layer's input is needed.
   bool wants_input() const {
     for (const LayerGradientArrays<T>& gradients : a_.gradients) {
@@ -225,7 +214,7 @@ class LayerBackward {
   void RunSteps(const StepChunk& chunk) const {
     if (chunk.steps == 0) return;
     tasks_.Run(
-        chunk.steps, /*ends_with_first=*/multiplies(), executor_,
+        chunk.steps, /*ends_with_first=*/true, executor_,
         [&](std::int64_t i, const StepTask& task, int worker) {
           StepState(chunk, i, task, worker);
         },

@@ -191,21 +191,6 @@ class StepGradients {
     return gradients;
   }
 
-  // Copies the gradients of the gates of direction 0.
-  // to: [Rows(chunk), G * U], in the order of Keras's weights.
-  void CopyGates(const StepChunk& chunk, const MatrixView<T>& to) const {
-    executor_.ParallelFor(to.rows, [&](std::int64_t row) {
-      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-        const Left block = Block(/*direction=*/0, gate, chunk);
-        for (std::int64_t unit = 0; unit < shape_.units; unit += Left::kCols) {
-          Convert(block.At(row, unit),
-                  to.At(row, d_params_.KerasCol(gate) + unit),
-                  Min(Left::kCols, shape_.units - unit));
-        }
-      }
-    });
-  }
-
   // Call after the last chunk.
   void StoreBiasGradients() const {
     const auto store = [&](std::int64_t d, std::int64_t block, T* to) {

@@ -56,16 +56,13 @@ class BackwardPass {
         peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
         d_peepholes_(a.peepholes_backprop, {1, 1, a.config.num_units}, arena),
         d_activations_(a.activations_backprop, shapes_.output, arena),
-        d_gates_(staging_.BufferIfAny(a.gates_backprop, GatesShape(), arena)),
         kept_(a.config.block_lstm.is_used
                   ? arena.Take<C>(LayerKeptSize(a.config, a.size))
                   : nullptr),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
-        scratch_(a.config, a.size,
-                 Weights<const T>{a.params, a.keras_weights}.any(),
-                 /*has_dot_params=*/false,
+        scratch_(a.config, a.size, /*has_dot_params=*/false,
                  Weights<T>{a.params_backprop, a.keras_weights_backprop}.any(),
                  num_threads, arena) {}
 
@@ -106,8 +103,7 @@ class BackwardPass {
         d_weights_.Target(),
         peepholes_.Read(executor),
         d_activations_.Read(executor),
-        d_peepholes_.Target(),
-        staging_.Target(a_.gates_backprop, d_gates_)};
+        d_peepholes_.Target()};
     if (kept_ != nullptr) ReadActivations(executor);
     // The layers read and update the state gradients in place.
     std::copy_n(staging_.Read(a_.output_h_backprop, d_output_h_,
@@ -122,12 +118,6 @@ class BackwardPass {
     staging_.Write(d_c_, a_.input_c_backprop, shapes_.cell_state, executor);
     d_weights_.Write(executor);
     d_peepholes_.Write(executor);
-    staging_.Write(d_gates_, a_.gates_backprop, GatesShape(), executor);
-  }
-
-  StagedShape GatesShape() const {
-    return {a_.size.time, a_.size.batch,
-            a_.config.num_gates() * a_.config.num_units};
   }
 
   void ReadActivations(Executor& executor) const {
@@ -225,7 +215,6 @@ class BackwardPass {
   const ArraysStaging<Peepholes, const T> peepholes_;
   const ArraysStaging<Peepholes, T> d_peepholes_;
   const ArraysStaging<LstmActivations, const T> d_activations_;
-  C* const d_gates_;
   C* const kept_;     // the activations of block_lstm, or null
   C* const dropped_;  // [S, B, D * O]
   C* const d_inner_;  // gradients of the inputs of two inner layers

@@ -124,8 +124,8 @@ class BackwardGradPass {
     SweepScratch(const NetworkBackwardGrad<T>& a, int num_threads, Arena& arena)
         : gradient_arena(arena),
           tangent(a.config, a.size, HasDotWeights(a), num_threads, arena),
-          gradient(a.config, a.size, /*has_params=*/true, HasDotWeights(a),
-                   WantsWeights(a), num_threads, gradient_arena) {
+          gradient(a.config, a.size, HasDotWeights(a), WantsWeights(a),
+                   num_threads, gradient_arena) {
       if (WantsGradientSweep(a)) arena.Share(gradient_arena);
     }
 

@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
@@ -142,52 +141,6 @@ class WeightsStaging {
   }
 
   std::array<Array, 4> arrays_;
-};
-
-// The same for arrays of one shape, which are always in the compute type.
-// Arrays: Peepholes or LstmActivations.
-template <template <typename> class Arrays, typename T>
-class ArraysStaging {
- public:
-  using Element = std::remove_const_t<T>;
-  using C = ComputeType<Element>;
-
-  ArraysStaging(const Arrays<T>& callers, const StagedShape& shape,
-                Arena& arena)
-      : callers_(callers), shape_(shape), buffers_{} {
-    for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      buffers_.arrays[i] =
-          staging_.BufferIfAny(callers.arrays[i], shape_, arena);
-    }
-  }
-
-  Arrays<const C> Read(Executor& executor) const {
-    Arrays<const C> read;
-    for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      read.arrays[i] = staging_.Read(callers_.arrays[i], buffers_.arrays[i],
-                                     shape_, executor);
-    }
-    return read;
-  }
-  Arrays<C> Target() const {
-    Arrays<C> targets;
-    for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      targets.arrays[i] =
-          staging_.Target(callers_.arrays[i], buffers_.arrays[i]);
-    }
-    return targets;
-  }
-  void Write(Executor& executor) const {
-    for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      staging_.Write(buffers_.arrays[i], callers_.arrays[i], shape_, executor);
-    }
-  }
-
- private:
-  Arrays<T> callers_;
-  StagedShape shape_;
-  Staging<Element> staging_{/*time_major=*/true};
-  Arrays<C> buffers_;
 };
 
 // Fills a result with zeros if it is needed.

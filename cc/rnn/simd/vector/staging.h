@@ -139,6 +139,52 @@ class Staging {
   const SampleOrder order_;
 };
 
+// Stages several time-major arrays of one shape.
+// Arrays: has `arrays`, kCount pointers that may be null.
+template <template <typename> class Arrays, typename T>
+class ArraysStaging {
+ public:
+  using Element = std::remove_const_t<T>;
+  using C = ComputeType<Element>;
+
+  ArraysStaging(const Arrays<T>& callers, const StagedShape& shape,
+                Arena& arena)
+      : callers_(callers), shape_(shape), buffers_{} {
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      buffers_.arrays[i] =
+          staging_.BufferIfAny(callers.arrays[i], shape_, arena);
+    }
+  }
+
+  Arrays<const C> Read(Executor& executor) const {
+    Arrays<const C> read;
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      read.arrays[i] = staging_.Read(callers_.arrays[i], buffers_.arrays[i],
+                                     shape_, executor);
+    }
+    return read;
+  }
+  Arrays<C> Target() const {
+    Arrays<C> targets;
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      targets.arrays[i] =
+          staging_.Target(callers_.arrays[i], buffers_.arrays[i]);
+    }
+    return targets;
+  }
+  void Write(Executor& executor) const {
+    for (int i = 0; i < Arrays<T>::kCount; ++i) {
+      staging_.Write(buffers_.arrays[i], callers_.arrays[i], shape_, executor);
+    }
+  }
+
+ private:
+  Arrays<T> callers_;
+  StagedShape shape_;
+  Staging<Element> staging_{/*time_major=*/true};
+  Arrays<C> buffers_;
+};
+
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_

@@ -1,14 +1,14 @@
 // The forward pass of one step of GRUBlockCell.
 
-#ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_FORWARD_H_
-#define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_FORWARD_H_
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_STEP_FORWARD_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_STEP_FORWARD_H_
 
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/gru_block_cell.h"
-#include "cc/rnn/simd/gru_block_cell/panel_blocks.h"
+#include "cc/rnn/simd/block_cells/panel_blocks.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
 #include "cc/rnn/simd/matmul/weight_product.h"
@@ -24,21 +24,15 @@ struct GruBlockStepForwardScratch {
   T* reset_state;  // a left operand [B, C]: r ∘ h_prev
   PanelScratch<T> workers;
 
-  GruBlockStepForwardScratch(const GruBlockCellSize& size, int num_threads,
+  GruBlockStepForwardScratch(const BlockCellSize& size, int num_threads,
                              Arena& arena)
       : x(arena.Take<T>(
-            LeftMatrix<T>::Size(PackedRows(size), size.input_size))),
+            LeftMatrix<T>::Size(PackedRows(size.batch), size.input_size))),
         h_prev(arena.Take<T>(
-            LeftMatrix<T>::Size(PackedRows(size), size.cell_size))),
+            LeftMatrix<T>::Size(PackedRows(size.batch), size.cell_size))),
         reset_state(arena.Take<T>(
             LeftMatrix<T>::Size(CheckedInt(size.batch), size.cell_size))),
         workers(size.batch, num_threads, arena) {}
-
- private:
-  // A single row is a left operand already.
-  static CheckedInt PackedRows(const GruBlockCellSize& size) {
-    return size.batch == 1 ? 0 : size.batch;
-  }
 };
 
 template <typename T>
@@ -183,4 +177,4 @@ class GruBlockStepForward {
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
-#endif  // TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_FORWARD_H_
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_STEP_FORWARD_H_

@@ -1,12 +1,12 @@
-#include "cc/rnn/simd/gru_block_cell/gru_block_cell.h"
+#include "cc/rnn/simd/block_cells/gru_block_cell.h"
 
-#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
-#include "cc/rnn/simd/gru_block_cell/gru_block_step_backward.h"
-#include "cc/rnn/simd/gru_block_cell/gru_block_step_forward.h"
+#include "cc/rnn/simd/block_cells/gru_block_step_backward.h"
+#include "cc/rnn/simd/block_cells/gru_block_step_forward.h"
+#include "cc/rnn/simd/block_cells/step_call.h"
 #include "cc/rnn/simd/vector/staging.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -14,7 +14,7 @@ namespace {
 
 // The shapes of the arrays of a step.
 struct Shapes {
-  explicit Shapes(const GruBlockCellSize& size)
+  explicit Shapes(const BlockCellSize& size)
       : input{1, size.batch, size.input_size},
         state{1, size.batch, size.cell_size},
         gates{2, size.batch, size.cell_size},
@@ -32,16 +32,21 @@ struct Shapes {
   StagedShape b_c;
 };
 
-// Whether the state is empty. The other sizes are then unchecked, and their
-// products may overflow.
-bool IsEmpty(const GruBlockCellSize& size) {
-  return size.batch == 0 || size.cell_size == 0;
+// Multiply-adds per row.
+double WorkOfRow(const BlockCellSize& size) {
+  const double cell_size = static_cast<double>(size.cell_size);
+  const double fan_in = static_cast<double>(size.input_size) + cell_size;
+  return fan_in * 3 * cell_size;
 }
 
 template <typename T>
 class ForwardCall {
  public:
   using C = ComputeType<T>;
+
+  static double Microseconds(const BlockCellSize& size) {
+    return MicrosecondsOfProducts(size.batch, WorkOfRow(size));
+  }
 
   ForwardCall(const GruBlockCellForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
@@ -98,6 +103,10 @@ template <typename T>
 class BackwardCall {
  public:
   using C = ComputeType<T>;
+
+  static double Microseconds(const BlockCellSize& size) {
+    return MicrosecondsOfProducts(size.batch, WorkOfRow(size));
+  }
 
   BackwardCall(const GruBlockCellBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
@@ -168,62 +177,24 @@ class BackwardCall {
   const GruBlockStepBackwardScratch<C> scratch_;
 };
 
-// Estimated serial time of a step.
-double Microseconds(const GruBlockCellSize& size) {
-  constexpr double kWorkPerMicrosecond = 1e5;  // multiply-adds
-  constexpr double kRowsWorthReading = 3;      // cost of reading weights
-  const double cell_size = static_cast<double>(size.cell_size);
-  const double fan_in = static_cast<double>(size.input_size) + cell_size;
-  return (static_cast<double>(size.batch) + kRowsWorthReading) * fan_in * 3 *
-         cell_size / kWorkPerMicrosecond;
-}
-
-// The bytes of scratch memory that a call needs.
-template <typename Call, typename Arguments>
-std::int64_t Workspace(const Arguments& arguments, int num_threads) {
-  if (IsEmpty(arguments.size)) return 0;
-  Arena arena(nullptr);
-  const bool is_never_shared = Microseconds(arguments.size) < kMinSharedMicros;
-  Call(arguments, is_never_shared ? 1 : num_threads, arena);
-  return arena.used();
-}
-
-template <typename Call, typename Arguments>
-void RunCall(const Arguments& arguments, Executor& executor) {
-  Arena arena(arguments.workspace);
-  const Call call(arguments, executor.num_threads(), arena);
-  assert(arena.used() <= Workspace<Call>(arguments, executor.num_threads()));
-  call.Run(executor);
-}
-
-template <typename Call, typename Arguments>
-void Run(const Arguments& arguments, Executor& executor) {
-  if (executor.IsWorthSharing(Microseconds(arguments.size))) {
-    RunCall<Call>(arguments, executor);
-  } else {
-    SerialExecutor serial;
-    RunCall<Call>(arguments, serial);
-  }
-}
-
 template <typename T>
 void Forward(const GruBlockCellForward<T>& a, Executor& executor) {
-  if (!IsEmpty(a.size)) Run<ForwardCall<T>>(a, executor);
+  if (!HasNoState(a.size)) RunStep<ForwardCall<T>>(a, executor);
 }
 
 template <typename T>
 void Backward(const GruBlockCellBackward<T>& a, Executor& executor) {
-  if (IsEmpty(a.size)) {
+  if (HasNoState(a.size)) {
     FillZero(a.d_x, a.size.batch * a.size.input_size, executor);
   } else {
-    Run<BackwardCall<T>>(a, executor);
+    RunStep<BackwardCall<T>>(a, executor);
   }
 }
 
 template <typename T>
 GruBlockCellKernels<T> Kernels() {
-  return {&Workspace<ForwardCall<T>, GruBlockCellForward<T>>,
-          &Workspace<BackwardCall<T>, GruBlockCellBackward<T>>, &Forward<T>,
+  return {&StepWorkspace<ForwardCall<T>, GruBlockCellForward<T>>,
+          &StepWorkspace<BackwardCall<T>, GruBlockCellBackward<T>>, &Forward<T>,
           &Backward<T>};
 }
 

@@ -1,7 +1,7 @@
 // Splits a step of a cell whose weights are used once into tasks.
 
-#ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
-#define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_PANEL_BLOCKS_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_PANEL_BLOCKS_H_
 
 #include <cstdint>
 
@@ -16,6 +16,9 @@
 #include "cc/rnn/simd/vector/sizes.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The rows of a left operand that need memory: a single row is one already.
+inline CheckedInt PackedRows(std::int64_t rows) { return rows == 1 ? 0 : rows; }
 
 // A block of rows and columns of a product.
 struct PanelBlock {
@@ -142,4 +145,4 @@ class PanelScratch {
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
-#endif  // TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_PANEL_BLOCKS_H_
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_PANEL_BLOCKS_H_

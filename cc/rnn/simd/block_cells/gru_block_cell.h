@@ -1,7 +1,7 @@
 // Defined in gru_block_cell.cc, once for each instruction set.
 
-#ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_
-#define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_CELL_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_CELL_H_
 
 #include "cc/rnn/gru_block_cell.h"
 
@@ -24,4 +24,4 @@ GruBlockCellKernels<T> GruBlockCell();
 
 }  // namespace tf_rnn_ops::rnn
 
-#endif  // TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_CELL_H_
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_CELL_H_

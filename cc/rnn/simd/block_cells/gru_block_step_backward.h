@@ -1,14 +1,14 @@
 // The backward pass of one step of GRUBlockCell.
 
-#ifndef TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_BACKWARD_H_
-#define TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_BACKWARD_H_
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_STEP_BACKWARD_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_STEP_BACKWARD_H_
 
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/gru_block_cell.h"
-#include "cc/rnn/simd/gru_block_cell/panel_blocks.h"
+#include "cc/rnn/simd/block_cells/panel_blocks.h"
 #include "cc/rnn/simd/matmul/dot_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/weight_product.h"
@@ -19,7 +19,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 // Whether to pack the weights. Transposing them costs as much as multiplying
 // kMostDotRows rows by them. Fewer rows use dot products.
-inline bool PacksTransposedWeights(const GruBlockCellSize& size) {
+inline bool PacksTransposedWeights(const BlockCellSize& size) {
   constexpr std::int64_t kMostDotRows = 16;
   return size.batch > kMostDotRows;
 }
@@ -33,7 +33,7 @@ struct GruBlockStepBackwardScratch {
   T* d_u_bar;
   PanelScratch<T> workers;
 
-  GruBlockStepBackwardScratch(const GruBlockCellSize& size, int num_threads,
+  GruBlockStepBackwardScratch(const BlockCellSize& size, int num_threads,
                               Arena& arena)
       : d_c_bar(TakeOperand(size, arena)),
         d_r_bar(TakeOperand(size, arena)),
@@ -41,7 +41,7 @@ struct GruBlockStepBackwardScratch {
         workers(size.batch, num_threads, arena) {}
 
  private:
-  static T* TakeOperand(const GruBlockCellSize& size, Arena& arena) {
+  static T* TakeOperand(const BlockCellSize& size, Arena& arena) {
     const CheckedInt rows = PacksTransposedWeights(size) ? size.batch : 0;
     return arena.Take<T>(LeftMatrix<T>::Size(rows, size.cell_size));
   }
@@ -252,4 +252,4 @@ class GruBlockStepBackward {
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
-#endif  // TF_RNN_OPS_CC_RNN_SIMD_GRU_BLOCK_CELL_GRU_BLOCK_STEP_BACKWARD_H_
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_GRU_BLOCK_STEP_BACKWARD_H_

@@ -1,0 +1,34 @@
+#include "cc/rnn/lstm_block_cell.h"
+
+#include "cc/rnn/instruction_set.h"
+#include "cc/rnn/simd/block_cells/lstm_block_cell.h"
+
+namespace tf_rnn_ops::rnn {
+template <typename T>
+LstmBlockCellKernels<T> GetLstmBlockCellKernels(
+    InstructionSet instruction_set) {
+  switch (instruction_set) {
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
+    case InstructionSet::kAmx:
+    case InstructionSet::kAvx512Bf16:
+    case InstructionSet::kAvx512:
+      return avx512::LstmBlockCell<T>();
+    case InstructionSet::kAvx2:
+      return avx2::LstmBlockCell<T>();
+#endif
+    default:
+      return baseline::LstmBlockCell<T>();
+  }
+}
+
+#define INSTANTIATE(T) \
+  template LstmBlockCellKernels<T> GetLstmBlockCellKernels<T>(InstructionSet)
+
+INSTANTIATE(Half);
+INSTANTIATE(BFloat16);
+INSTANTIATE(float);
+INSTANTIATE(double);
+
+#undef INSTANTIATE
+
+}  // namespace tf_rnn_ops::rnn

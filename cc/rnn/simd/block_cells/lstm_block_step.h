@@ -1,0 +1,284 @@
+// One step of LSTMBlockCell, forward and backward.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_LSTM_BLOCK_STEP_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_LSTM_BLOCK_STEP_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/block_lstm.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/lstm_block_cell.h"
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/block_cells/panel_blocks.h"
+#include "cc/rnn/simd/cells/activation.h"
+#include "cc/rnn/simd/cells/cell_run.h"
+#include "cc/rnn/simd/cells/lstm_cell.h"
+#include "cc/rnn/simd/matmul/matrix_view.h"
+#include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/matmul/weight_product.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+constexpr int kLstmGates = 4;
+
+// The place of each gate in the weights, in the order of LstmCell: i, f, g, o.
+inline std::array<std::int64_t, kLstmGates> GatePlaces(
+    const BlockLstm& options) {
+  if (options.has_new_cell_second) return {0, 2, 1, 3};
+  return {0, 1, 2, 3};
+}
+
+// The run of LstmCell in a step forward, for a vector of units of one sample.
+template <typename T, typename Units>
+struct LstmStepForwardRun {
+  Units units;
+  StandardActivations<T> activations;
+  std::array<const T*, kLstmGates> products;  // [x h_prev] * w
+  std::array<const T*, kLstmGates> biases;
+  T forget_bias;
+  const T* c_prev;
+  Peepholes<const T> peepholes;
+  T clip;                   // of the cell state, or 0
+  LstmActivations<T> kept;  // null if not needed
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t gate) const {
+    const Vector<T> sum = Load<T>(products[gate]) + units.Read(biases[gate]);
+    return gate == 1 ? sum + forget_bias : sum;
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> CellState() const {
+    return units.Read(c_prev);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
+                                          Vector<T> z) const {
+    return activations.gate.Activate(z);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> State(std::int64_t /*index*/,
+                                           Vector<T> z) const {
+    return activations.state.Activate(z);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
+                                            Vector<T> x) const {
+    return x;
+  }
+  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
+    return peepholes.any();
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
+    return units.Read(peepholes.arrays[peephole]);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
+    return ClipTo<T>(clip, x);
+  }
+  // It is among the kept values, too.
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T>) const {}
+  TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
+    T* const to = kept.arrays[index];
+    if (to != nullptr) units.Write(x, to);
+  }
+};
+
+// Scratch memory of a step forward with B > 0 and C > 0.
+template <typename T>
+struct LstmBlockStepForwardScratch {
+  T* x;       // a left operand [B, I], for B > 1
+  T* h_prev;  // a left operand [B, C], for B > 1
+  PanelScratch<T> workers;
+
+  LstmBlockStepForwardScratch(const BlockCellSize& size, int num_threads,
+                              Arena& arena)
+      : x(arena.Take<T>(
+            LeftMatrix<T>::Size(PackedRows(size.batch), size.input_size))),
+        h_prev(arena.Take<T>(
+            LeftMatrix<T>::Size(PackedRows(size.batch), size.cell_size))),
+        workers(size.batch, num_threads * kLstmGates, arena) {}
+};
+
+template <typename T>
+class LstmBlockStepForward {
+ public:
+  // a: requires B > 0 and C > 0. Its workspace is ignored.
+  LstmBlockStepForward(const LstmBlockCellForward<T>& a,
+                       const LstmBlockStepForwardScratch<T>& scratch,
+                       Executor& executor)
+      : a_(a),
+        scratch_(scratch),
+        executor_(executor),
+        batch_(a.size.batch),
+        input_size_(a.size.input_size),
+        cell_size_(a.size.cell_size),
+        places_(GatePlaces(a.options)),
+        x_(batch_ == 1 ? a.x : scratch.x, batch_, input_size_),
+        h_prev_(batch_ == 1 ? a.h_prev : scratch.h_prev, batch_, cell_size_),
+        blocks_(batch_, input_size_ + cell_size_, cell_size_, kLstmGates,
+                executor.num_threads()) {
+    const MatrixView<const T> w(a.w, input_size_ + cell_size_,
+                                kLstmGates * cell_size_);
+    for (int gate = 0; gate < kLstmGates; ++gate) {
+      const auto of_gate = w.Cols(places_[gate] * cell_size_, cell_size_);
+      products_[gate].Add(x_, of_gate.Rows(0, input_size_));
+      products_[gate].Add(h_prev_, of_gate.Rows(input_size_, cell_size_));
+    }
+  }
+
+  void Run() const {
+    if (batch_ > 1) {
+      RunTogether(
+          executor_,
+          PackWork(MatrixView<const T>(a_.x, batch_, input_size_),
+                   MutableLeftMatrix<T>(scratch_.x, batch_, input_size_)),
+          PackWork(MatrixView<const T>(a_.h_prev, batch_, cell_size_),
+                   MutableLeftMatrix<T>(scratch_.h_prev, batch_, cell_size_)));
+    }
+    executor_.ParallelFor(
+        blocks_.size() / kLstmGates, [this](std::int64_t task, int worker) {
+          blocks_.block(task).template ForEachPart<T>(
+              [&](const PanelBlock& part) { RunCells(part, worker); });
+        });
+  }
+
+ private:
+  void RunCells(const PanelBlock& part, int worker) const {
+    std::array<MatrixView<T>, kLstmGates> products = {
+        scratch_.workers.Product(part, worker * kLstmGates),
+        scratch_.workers.Product(part, worker * kLstmGates + 1),
+        scratch_.workers.Product(part, worker * kLstmGates + 2),
+        scratch_.workers.Product(part, worker * kLstmGates + 3)};
+    for (int gate = 0; gate < kLstmGates; ++gate) {
+      products_[gate].Multiply(part.row, part.rows, part.col, part.cols,
+                               scratch_.workers.Packed(worker), products[gate]);
+    }
+    for (std::int64_t i = 0; i < part.rows; ++i) {
+      part.ForEachVector<T>([&](std::int64_t unit, auto units) {
+        const std::int64_t at = (part.row + i) * cell_size_ + unit;
+        LstmStepForwardRun<T, decltype(units)> run{
+            units,
+            {},
+            {},
+            {},
+            static_cast<T>(a_.options.forget_bias),
+            a_.c_prev + at,
+            a_.peepholes.At(unit),
+            static_cast<T>(a_.options.cell_clip),
+            a_.activations.At(at)};
+        for (int gate = 0; gate < kLstmGates; ++gate) {
+          run.products[gate] = products[gate].At(i, unit - part.col);
+          run.biases[gate] = a_.b + places_[gate] * cell_size_ + unit;
+        }
+        const Vector<T> h = LstmCell<T, /*kIsBlock=*/true>::Forward(run);
+        if (a_.h != nullptr) units.Write(h, a_.h + at);
+      });
+    }
+  }
+
+  const LstmBlockCellForward<T> a_;
+  const LstmBlockStepForwardScratch<T> scratch_;
+  Executor& executor_;
+  const std::int64_t batch_;
+  const std::int64_t input_size_;
+  const std::int64_t cell_size_;
+  const std::array<std::int64_t, kLstmGates> places_;
+  const LeftMatrix<T> x_;       // [B, I]
+  const LeftMatrix<T> h_prev_;  // [B, C]
+  // Of one gate. A task has the same block of all gates, as wide as if each
+  // gate were a task, because long pieces of the weights' rows are faster.
+  const PanelBlocks<T> blocks_;
+  // [B, C] of each gate, excluding biases.
+  std::array<WeightProduct<T, /*kTransposed=*/false>, kLstmGates> products_;
+};
+
+// The run of LstmCell in a step backward.
+template <typename T, typename Units>
+struct LstmStepBackwardRun {
+  Units units;
+  StandardActivations<T> activations;
+  LstmActivations<const T> kept;
+  const T* c_prev;
+  Peepholes<const T> peepholes;
+  const T* d_c;
+  const T* d_h;
+  T* d_c_prev;
+  std::array<T*, kLstmGates> d_gates;
+  Vector<T>* d_peepholes;  // sums over the samples
+
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
+    return units.Read(kept.arrays[index]);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousCellState() const {
+    return units.Read(c_prev);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> HiddenGradient() const {
+    return units.Read(d_h);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> CellStateGradient() const {
+    return units.Read(d_c);
+  }
+  // Only c and h have gradients.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> AddOutputGradient(std::int64_t /*index*/,
+                                                       Vector<T> sum) const {
+    return sum;
+  }
+  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
+    return peepholes.any();
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
+    return units.Read(peepholes.arrays[peephole]);
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,
+                                           Vector<T> x) const {
+    if (block < kLstmGates) {
+      units.Write(x, d_gates[block]);
+    } else {
+      d_peepholes[block - kLstmGates] += x;
+    }
+  }
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellStateGradient(Vector<T> x) const {
+    units.Write(x, d_c_prev);
+  }
+  TF_RNN_OPS_VECTOR_INLINE bool has_cell_output() const { return false; }
+  TF_RNN_OPS_VECTOR_INLINE void StoreCellOutput(Vector<T>) const {}
+};
+
+// a: requires B > 0 and C > 0. Its workspace is ignored.
+template <typename T>
+void RunLstmBlockStepBackward(const LstmBlockCellBackward<T>& a,
+                              Executor& executor) {
+  const std::int64_t rows = a.size.batch, cell_size = a.size.cell_size;
+  const auto places = GatePlaces(a.options);
+  // Of a task. It sums over all samples.
+  constexpr std::int64_t kUnits = 4 * kTileCols<T>;
+  executor.ParallelFor(CeilDiv(cell_size, kUnits), [&](std::int64_t task) {
+    const std::int64_t first = task * kUnits;
+    const PanelBlock block{0, rows, first, Min(kUnits, cell_size - first)};
+    block.ForEachVector<T>([&](std::int64_t unit, auto units) {
+      Vector<T> d_peepholes[kNumPeepholes] = {};
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t at = row * cell_size + unit;
+        LstmStepBackwardRun<T, decltype(units)> run{units,
+                                                    {},
+                                                    a.activations.At(at),
+                                                    a.c_prev + at,
+                                                    a.peepholes.At(unit),
+                                                    a.d_c + at,
+                                                    a.d_h + at,
+                                                    a.d_c_prev + at,
+                                                    {},
+                                                    d_peepholes};
+        for (int gate = 0; gate < kLstmGates; ++gate) {
+          run.d_gates[gate] =
+              a.d_gates + (row * kLstmGates + places[gate]) * cell_size + unit;
+        }
+        LstmCell<T, /*kIsBlock=*/true>::Backward(run);
+      }
+      for (int i = 0; i < kNumPeepholes && a.d_peepholes.any(); ++i) {
+        units.Write(d_peepholes[i], a.d_peepholes.arrays[i] + unit);
+      }
+    });
+  });
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_LSTM_BLOCK_STEP_H_

@@ -1,0 +1,66 @@
+// Runs one step of a cell as a call of the engine.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_STEP_CALL_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_STEP_CALL_H_
+
+#include <cassert>
+#include <cstdint>
+
+#include "cc/rnn/arena.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/rnn_config.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// Whether the state is empty. The other sizes are then unchecked, and their
+// products may overflow.
+inline bool HasNoState(const BlockCellSize& size) {
+  return size.batch == 0 || size.cell_size == 0;
+}
+
+// Estimated serial time of matrix products.
+// work_of_row: multiply-adds.
+inline double MicrosecondsOfProducts(std::int64_t rows, double work_of_row) {
+  constexpr double kWorkPerMicrosecond = 1e5;  // multiply-adds
+  constexpr double kRowsWorthReading = 3;      // cost of reading weights
+  return (static_cast<double>(rows) + kRowsWorthReading) * work_of_row /
+         kWorkPerMicrosecond;
+}
+
+// The bytes of scratch memory that a step needs.
+// Call: a class with
+//   Call(const Arguments&, int num_threads, Arena&);
+//   void Run(Executor&) const;
+//   static double Microseconds(const BlockCellSize&);  // serial time,
+//   estimated
+template <typename Call, typename Arguments>
+std::int64_t StepWorkspace(const Arguments& arguments, int num_threads) {
+  if (HasNoState(arguments.size)) return 0;
+  Arena arena(nullptr);
+  const bool is_never_shared =
+      Call::Microseconds(arguments.size) < kMinSharedMicros;
+  Call(arguments, is_never_shared ? 1 : num_threads, arena);
+  return arena.used();
+}
+
+// Runs a step with a state, on one thread if it is short.
+template <typename Call, typename Arguments>
+void RunStep(const Arguments& arguments, Executor& executor) {
+  const auto run = [&](Executor& chosen) {
+    Arena arena(arguments.workspace);
+    const Call call(arguments, chosen.num_threads(), arena);
+    assert(arena.used() <=
+           StepWorkspace<Call>(arguments, chosen.num_threads()));
+    call.Run(chosen);
+  };
+  if (executor.IsWorthSharing(Call::Microseconds(arguments.size))) {
+    run(executor);
+  } else {
+    SerialExecutor serial;
+    run(serial);
+  }
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_STEP_CALL_H_
