@@ -157,7 +157,7 @@ def test_seq_len_max_must_be_a_number_of_steps(op, seq_len_max):
 
 @pytest.mark.parametrize("op", SEQUENCE_OPS)
 def test_tensorflow_differentiates_the_second_version_with_the_gradient_op_of_the_first(op):
-    """And so in a wrong order of the gates. If this fails, TensorFlow has mended it: change docs/guides/block_lstm.md."""
+    """In a wrong order of the gates. If this fails, TensorFlow has mended it: change docs/guides/block_lstm.md."""
     given = {name: tf.constant(each) for name, each in lstm_inputs.inputs(op, SIZE, "float32").items()}
     for raw_ops in (tf.raw_ops, tf_rnn_ops.raw_ops):
         with tf.GradientTape() as tape:

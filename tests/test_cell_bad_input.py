@@ -1,6 +1,7 @@
 """Tests that arguments of wrong rank, size or dtype raise errors that name them, eagerly and in graphs."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def lstm_op(op):
 
 
 LSTM_OPS = [op for op in calls.OPS if "LSTM" in op]
-OPS = {
+OPS: dict[str, tuple[Callable, Callable]] = {
     "GRUBlockCell": (tf_rnn_ops.raw_ops.GRUBlockCell, forward_inputs),
     "GRUBlockCellGrad": (tf_rnn_ops.raw_ops.GRUBlockCellGrad, grad_inputs),
     "GRUBlockCellGradV2": (tf_rnn_ops._library.ops.tf_rnn_ops_gru_block_cell_grad_v2, grad_v2_inputs),

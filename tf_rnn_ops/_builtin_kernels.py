@@ -58,8 +58,8 @@ def enable_builtin_kernels(replace: bool = False) -> None:
     If an op already has a CPU kernel or a gradient, for example from a later version of TensorFlow, the op keeps it and
     a warning is issued.
 
-    In C++ or C, load the library with `TF_LoadLibrary`; `python -m tf_rnn_ops` prints its path. To replace kernels, call
-    its function `TfRnnOps_ReplaceBuiltinKernels`, which takes no arguments and returns nothing. See
+    In C++ or C, load the library with `TF_LoadLibrary`; `python -m tf_rnn_ops` prints its path. To replace kernels,
+    call its function `TfRnnOps_ReplaceBuiltinKernels`, which takes no arguments and returns nothing. See
     docs/guides/gpu_graph.md and docs/guides/block_lstm.md for guides.
 
     Args:

@@ -82,8 +82,7 @@ def step_grads(use_peephole: bool, *inputs: tf.Tensor) -> list[tf.Tensor]:
     """Returns the results of LSTMBlockCellGrad, given its attribute and inputs."""
     _, cs_prev, _, _, *peepholes, _ = inputs[:8]
     *values, cs_grad, h_grad = inputs[8:]
-    # The step does not depend on h.
-    outputs = Activations(*values, h=tf.zeros_like(h_grad))
+    outputs = Activations(*[*values, tf.zeros_like(h_grad)])  # the step does not depend on h
     cell = _Cell(peepholes, use_peephole, new_cell_second=True)
     d_cs_prev, d_gates = cell.backward(cs_prev, outputs, _only_states(cs_grad, h_grad))
     return [d_cs_prev, d_gates, *cell.peephole_grads(cs_prev, outputs.cs, d_gates)]

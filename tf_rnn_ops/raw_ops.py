@@ -310,9 +310,10 @@ def BlockLSTMV2(
 ) -> Any:
     """Runs the steps of `LSTMBlockCell` over a sequence.
 
-    Same interface as `tf.raw_ops.BlockLSTMV2`. Differs from `BlockLSTM` in the order of
-    the gates, and has no forget_bias. All outputs are differentiable with respect to all inputs except
-    `seq_len_max`. See `LSTMBlockCell` for the formulas, and for the arguments and errors that are not listed here.
+    Same interface as `tf.raw_ops.BlockLSTMV2`. Differs from `BlockLSTM` in the order of the gates and in the default of
+    `cell_clip`, and has no `forget_bias`. All outputs are differentiable with respect to all inputs except
+    `seq_len_max`; TensorFlow's own gradient of this op is wrong. See `LSTMBlockCell` for the formulas, and for the
+    arguments and errors that are not listed here.
 
     Args:
       seq_len_max: the number of steps to run, from 0 to time, a scalar int64. The results of the other steps are zeros.
@@ -360,8 +361,9 @@ def BlockLSTMGrad(
 ) -> Any:
     """Computes the gradients of `BlockLSTM`.
 
-    Same interface as `tf.raw_ops.BlockLSTMGrad`. See `BlockLSTM` for the arguments and errors. The op also takes the outputs
-    of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each [time, batch, cell_size].
+    Same interface as `tf.raw_ops.BlockLSTMGrad`. See `BlockLSTM` for the arguments and errors. The op also takes
+    the outputs of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each
+    [time, batch, cell_size].
 
     Returns:
       A named tuple of the gradients `x_grad`, `cs_prev_grad`, `h_prev_grad`, `w_grad`, `wci_grad`, `wcf_grad`,
@@ -397,8 +399,9 @@ def BlockLSTMGradV2(
 ) -> Any:
     """Computes the gradients of `BlockLSTMV2`.
 
-    Same interface as `tf.raw_ops.BlockLSTMGradV2`. See `BlockLSTMV2` for the arguments and errors. The op also takes the outputs
-    of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each [time, batch, cell_size].
+    Same interface as `tf.raw_ops.BlockLSTMGradV2`. See `BlockLSTMV2` for the arguments and errors. The op also takes
+    the outputs of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each
+    [time, batch, cell_size].
 
     Returns:
       A named tuple of the gradients `x_grad`, `cs_prev_grad`, `h_prev_grad`, `w_grad`, `wci_grad`, `wcf_grad`,
