@@ -1,4 +1,4 @@
-"""Recurrent networks for TensorFlow: the CudnnRNN and GRUBlockCell ops for the CPU, and faster Keras layers.
+"""Recurrent networks for TensorFlow: the ops CudnnRNN, GRUBlockCell and BlockLSTM for the CPU, and faster Keras layers.
 
 - `tf_rnn_ops.accelerate_keras` runs Keras's own layers on the ops until `tf_rnn_ops.restore_keras`;
   `tf_rnn_ops.explain` shows which layers of a model run on them.
@@ -6,7 +6,7 @@
 - `tf_rnn_ops.layers` contains Keras layers that run on the ops.
 - `tf_rnn_ops.raw_ops` contains the ops, with the names and arguments of `tf.raw_ops`.
 - `tf_rnn_ops.params` converts weights to and from the params buffer of the CudnnRNN ops.
-- `tf_rnn_ops.enable_builtin_kernels` lets graphs with TensorFlow's own CudnnRNN ops run on the CPU.
+- `tf_rnn_ops.enable_builtin_kernels` lets graphs with TensorFlow's own recurrent ops run, and be trained, on the CPU.
 
 Importing the package registers the gradients, and loads the op library, the XLA libraries and, if the machine has an
 NVIDIA GPU and TF_RNN_OPS_GPU is not 0, the GPU library.
