@@ -63,12 +63,14 @@ _KINDS = {
     "mixed": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:2], (FUNCTION, TRAIN_ON_BATCH)),
     # Steps of a GRUBlockCell: each op takes the state (backward: its gradient) that the previous op returned.
     "gru_block_cell": _Kind(("batch", "input_size", "units"), ("steps", "dtype"), (FORWARD, BACKWARD)),
+    # BlockLSTM over a sequence, and BlockLSTMGrad after it.
+    "block_lstm": _Kind(_SEQUENCES, ("dtype",), (FORWARD, FORWARD_BACKWARD)),
     # The product of two square matrices, which shows the speed limit of the machine.
     "product": _Kind(("size",), ("dtype",), (PRODUCT,)),
     # The hyperbolic tangent of each element of a vector: a small op of another thread.
     "elementwise": _Kind(("size",), (), (TANH, MAPPED)),
 }
-_WITH_NETWORK = [kind for kind, each in _KINDS.items() if each.sizes == _SEQUENCES]
+_WITH_NETWORK = [kind for kind, each in _KINDS.items() if each.sizes == _SEQUENCES and kind != "block_lstm"]
 MODELS = ("model", "decoder", "mixed")
 
 _SIZE = "[1-9][0-9]*"
@@ -144,7 +146,8 @@ class Case:
         before = {"decoder": "decoder, ", "mixed": "Dense, normalization, attention, "}.get(self.kind, "")
         if self.kind == "model" and self.takes_tokens:
             before = "Embedding, "
-        cell = {"lstm": "LSTM", "gru": "GRU", "tanh": "tanh RNN", "": "GRUBlockCell"}[self.cell]
+        of_ops = {"gru_block_cell": "GRUBlockCell", "block_lstm": "BlockLSTM"}
+        cell = of_ops.get(self.kind) or {"lstm": "LSTM", "gru": "GRU", "tanh": "tanh RNN"}[self.cell]
         lengths = f"lengths {min(self.lengths)} to {max(self.lengths)}" if self.varying else ""
         texts = {"layers": f"{self.layers} layers", "varying": lengths, "steps": "", "dtype": self.dtype}
         after = [*self._options(texts), "penalty" if self.kind == "penalty" else ""]
@@ -228,6 +231,9 @@ class Case:
             return self.size
         if self.kind == "gru_block_cell":
             return self.steps * 2 * self.batch * 3 * self.units * (self.input_size + self.units)
+        if self.kind == "block_lstm":
+            forward = 2 * self.batch * self.time * 4 * self.units * (self.input_size + self.units)
+            return _PASSES.get(task, 1) * forward
         rows = sum(self.lengths) * self.num_gates * self.units
         forward = sum(2 * rows * (fan_in + self.units) for fan_in in self.pseudo_layers.values())
         return _PASSES.get(task, 1) * forward
@@ -260,7 +266,8 @@ def parse_case(name: str) -> Case:
         raise ValueError(
             f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
             "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
-            "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], product-SIZE[-DTYPE] and elementwise-SIZE, where "
+            "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], block_lstm-BATCH-TIME-INPUT-UNITS[-DTYPE], "
+            "product-SIZE[-DTYPE] and elementwise-SIZE, where "
             "NETWORK is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
             f"CELL is one of {', '.join(NUM_GATES)}, and DTYPE is bfloat16, float16, float32 or float64"
         )

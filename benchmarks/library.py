@@ -133,6 +133,20 @@ def cell_arguments(case: Case) -> tuple[dict[str, np.ndarray], dict[str, np.ndar
     return forward, {**gates, "d_h": normal(batch, units)}
 
 
+def lstm_arguments(case: Case) -> dict[str, np.ndarray]:
+    """Returns the arguments of `BlockLSTM`, except seq_len_max, in float64."""
+    rng = np.random.default_rng(0)
+    fan_in, state = case.input_size + case.units, (case.batch, case.units)
+    return {
+        "x": rng.standard_normal([case.time, case.batch, case.input_size]),
+        "cs_prev": rng.uniform(-1, 1, state),
+        "h_prev": rng.uniform(-1, 1, state),
+        "w": rng.standard_normal([fan_in, 4 * case.units]) / np.sqrt(fan_in),
+        **{name: np.zeros(case.units) for name in ("wci", "wcf", "wco")},
+        "b": rng.standard_normal(4 * case.units),
+    }
+
+
 @functools.lru_cache(maxsize=1)
 def operands(case: Case) -> list[np.ndarray]:
     """Returns the two factors of a product, or the argument of an elementwise function, rounded to the case's dtype."""

@@ -288,6 +288,13 @@ PARTS: dict[str, Sequence[Table]] = {
             (("cell: batch, input, units", lambda _, case: case.title),),
         ),
         Table(
+            "BlockLSTM",
+            [MAIN],
+            [*_speeds(FORWARD, OURS_XLA, RAW_OPS), *_speeds(FORWARD_BACKWARD, OURS_XLA, RAW_OPS)],
+            lambda case: case.kind == "block_lstm",
+            (("batch, time, input, units", lambda _, case: case.title),),
+        ),
+        Table(
             "Call overhead (all sizes 1), µs: forward; backward or forward + backward",
             [CALLS],
             [Column(label(peer), [_nth_task(0, peer), _nth_task(1, peer)], (short, short)) for peer in PEERS],

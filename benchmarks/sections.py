@@ -152,11 +152,12 @@ _FLOAT32 = " ".join(
 )
 _BFLOAT16 = _combine("lstm gru", "32-100-128-256 64-50-512-512", "bfloat16")
 _CELLS = _combine("gru_block_cell", _CELL_SIZES)
+_LSTMS = _combine("block_lstm", "1-100-128-256 32-100-128-256 64-50-512-512 64-25-1024-1024")
 _QUICK = "lstm-2-3-8-16"
 # Every kind of case, in tiny sizes.
 _QUICK_TABLE = (
     "lstm-2-3-8-16 gru-2-3-8-16 tanh-2-3-8-16 lstm-2-3-8-16-2layers-bidirectional gru-3-4-8-16-varying "
-    "lstm-2-3-8-16-bfloat16 gru_block_cell-2-8-16"
+    "lstm-2-3-8-16-bfloat16 gru_block_cell-2-8-16 block_lstm-2-3-8-16"
 )
 # The models, with what the performance page and the chart call them.
 MODEL_WORDS = {
@@ -233,7 +234,7 @@ def _pipeline(name: str, title: str) -> Section:
 _SEQUENCES = [_repeated(case, FORWARD) for case in ("lstm-32-400-256-512", _QUICK)]
 _PRODUCTS = [_repeated(case, PRODUCT) for case in ("product-1024", "product-8")]
 _ALL_SECTIONS = (
-    _section(MAIN, "networks and cells of several sizes", f"{_FLOAT32} {_BFLOAT16} {_CELLS}", _QUICK_TABLE),
+    _section(MAIN, "networks and cells of several sizes", f"{_FLOAT32} {_BFLOAT16} {_CELLS} {_LSTMS}", _QUICK_TABLE),
     _section(
         PRODUCTS,
         "matrix products",

@@ -27,6 +27,7 @@ from library import (
     Weights,
     cell_arguments,
     is_valid,
+    lstm_arguments,
     name_gradients,
     operands,
     problem_of,
@@ -226,6 +227,33 @@ def _cell_program(case: Case, raw_ops, jit_compile: bool = False) -> Program:
     }
 
 
+def _lstm_program(case: Case, raw_ops, jit_compile: bool = False) -> Program:
+    """`BlockLSTM`, and `BlockLSTMGrad` after it, of a module of raw ops in a `tf.function`. The gradient of h is h."""
+    arguments = {name: tf.constant(array, case.dtype) for name, array in lstm_arguments(case).items()}
+
+    def run_forward(arguments):
+        return {"h": raw_ops.BlockLSTM(seq_len_max=case.time, **arguments, cell_clip=0.0).h}
+
+    def run_both(arguments):
+        outputs = raw_ops.BlockLSTM(seq_len_max=case.time, **arguments, cell_clip=0.0)
+        d_outputs = {"cs_grad": tf.zeros_like(outputs.cs), "h_grad": outputs.h}
+        return raw_ops.BlockLSTMGrad(
+            seq_len_max=case.time, **arguments, **outputs._asdict(), **d_outputs, use_peephole=False
+        )._asdict()
+
+    def results(tensors):
+        return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+    return {
+        FORWARD: task(_graph_call(run_forward, arguments, jit_compile=jit_compile), results),
+        FORWARD_BACKWARD: task(_graph_call(run_both, arguments, jit_compile=jit_compile), results),
+    }
+
+
+# Programs of ops of a module of raw ops, by the kind of the case.
+_PROGRAMS_OF_OPS = {"gru_block_cell": _cell_program, "block_lstm": _lstm_program}
+
+
 def _elementwise_program(case: Case, threads: int) -> Program:
     """`tf.tanh`, alone and in a `tf.data` pipeline with a private thread pool."""
     argument = tf.constant(*operands(case))
@@ -259,7 +287,7 @@ class _OnCpu(Library):
             return self._network(case)
         if case.is_model:
             return self._model(case)
-        return self._cell(case) if case.kind == "gru_block_cell" else self._product(case)
+        return self._ops(case) if case.kind in _PROGRAMS_OF_OPS else self._product(case)
 
     def _network(self, case: Case) -> Program:
         return {}
@@ -267,7 +295,7 @@ class _OnCpu(Library):
     def _model(self, case: Case) -> Program:
         return {}
 
-    def _cell(self, case: Case) -> Program:
+    def _ops(self, case: Case) -> Program:
         return {}
 
     def _product(self, case: Case) -> Program:
@@ -297,10 +325,10 @@ class TfRnnOps(_OnCpu):
             return ModelProgram(case, problem_of(case), jit_compile=True).tasks
         return accelerated_program(case)
 
-    def _cell(self, case: Case) -> Program:
+    def _ops(self, case: Case) -> Program:
         import tf_rnn_ops
 
-        return _cell_program(case, tf_rnn_ops.raw_ops, self.jit_compile)
+        return _PROGRAMS_OF_OPS[case.kind](case, tf_rnn_ops.raw_ops, self.jit_compile)
 
 
 class TfRnnOpsXla(TfRnnOps):
@@ -339,8 +367,8 @@ class KerasUnrolled(Keras):
 class RawOps(_OnCpu):
     """TensorFlow's own ops."""
 
-    def _cell(self, case: Case) -> Program:
-        return _cell_program(case, tf.raw_ops) if case.dtype == "float32" else {}
+    def _ops(self, case: Case) -> Program:
+        return _PROGRAMS_OF_OPS[case.kind](case, tf.raw_ops) if case.dtype == "float32" else {}
 
     def _product(self, case: Case) -> Program:
         call = _graph_call(tf.matmul, *map(tf.constant, operands(case)))
@@ -368,10 +396,35 @@ class Float64Reference(_OnCpu):
                 FORWARD: task(lambda: _cell_forward(case.steps, **arguments), dict),
                 BACKWARD: task(lambda: _cell_backward(case.steps, **arguments, **further), dict),
             }
+        if case.kind == "block_lstm":
+            return _lstm_reference(case)
         of_case = [each.astype(np.float64) for each in operands(case)]
         tanh = task(lambda: np.tanh(*of_case), lambda result: {"tanh": result})
         product = task(lambda: np.matmul(*of_case), lambda result: {"product": result})
         return {PRODUCT: product} if case.kind == "product" else {TANH: tanh, MAPPED: tanh}
+
+
+def _lstm_reference(case: Case) -> Program:
+    """`BlockLSTM` and its gradient by TensorFlow's differentiation of the formulas."""
+    arguments = {name: tf.constant(array) for name, array in lstm_arguments(case).items()}
+
+    def hidden_states():
+        c, h, states = arguments["cs_prev"], arguments["h_prev"], []
+        for x in tf.unstack(arguments["x"]):
+            i, new, f, o = tf.split(tf.concat([x, h], axis=1) @ arguments["w"] + arguments["b"], 4, axis=1)
+            c = tf.sigmoid(i) * tf.tanh(new) + tf.sigmoid(f + 1) * c
+            h = tf.sigmoid(o) * tf.tanh(c)
+            states.append(h)
+        return tf.stack(states)
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            h = hidden_states()
+        grads = tape.gradient(h, arguments, output_gradients=h, unconnected_gradients="zero")
+        return {f"{name}_grad": grad.numpy() for name, grad in grads.items()}
+
+    return {FORWARD: task(lambda: {"h": hidden_states().numpy()}, dict), FORWARD_BACKWARD: task(gradients, dict)}
 
 
 def _cell_forward(steps: int, x, h_prev, w_ru, w_c, b_ru, b_c) -> dict[str, np.ndarray]:

@@ -79,10 +79,12 @@ def tasks_of(peer, case):
     ours = [case.tasks, ()][peer == RAW_OPS]
     tensorflow_models = [task for task in case.tasks if task not in (cases.EMPTY_FUNCTION, cases.OPS_ALONE)]
     in_keras = {OURS: case.tasks, RAW_OPS: (), PYTORCH: (), ONNX_RUNTIME: ()}.get(peer, tensorflow_models)
+    of_raw_ops: dict = {name: () for name in PEERS if name not in (OURS, OURS_XLA, RAW_OPS)}
     of_others = {
         "network": {ONNX_RUNTIME: [FORWARD] if case.dtype == "float32" else ()},
         "penalty": {ONNX_RUNTIME: ()},
-        "gru_block_cell": {name: () for name in PEERS if name not in (OURS, OURS_XLA, RAW_OPS)},
+        "gru_block_cell": of_raw_ops,
+        "block_lstm": of_raw_ops,
         "product": {name: () for name in PEERS if name not in (PYTORCH, ONNX_RUNTIME, RAW_OPS)},
         "elementwise": {PYTORCH: [TANH], ONNX_RUNTIME: [TANH]},
         "model": {PYTORCH: [FUNCTION, TRAIN_ON_BATCH], ONNX_RUNTIME: [FUNCTION]},
@@ -113,6 +115,7 @@ def test_names_of_cases_are_read_as_they_are_written():
         "gru_block_cell-1-20-3-7steps-bfloat16": Case(
             "gru_block_cell", batch=1, input_size=20, units=3, steps=7, dtype="bfloat16"
         ),
+        "block_lstm-1-2-3-4-float16": Case("block_lstm", batch=1, time=2, input_size=3, units=4, dtype="float16"),
         "product-12": Case("product", size=12),
         "elementwise-5": Case("elementwise", size=5),
     }.items():
@@ -142,6 +145,7 @@ def test_invalid_names_of_cases_are_rejected(name):
         ("tanh-2-3-5-7-2layers-bidirectional", 2 * 2 * 3 * 2 * 7 * ((5 + 7) + (14 + 7))),
         ("tanh-2-8-5-7-varying", 2 * (8 + 2) * 7 * (5 + 7)),
         ("gru_block_cell-2-5-7-3steps", 3 * 2 * 2 * 3 * 7 * (5 + 7)),
+        ("block_lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("penalty-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("model-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("product-3", 2 * 3 * 3 * 3),
@@ -278,7 +282,7 @@ def test_gradients_are_those_of_the_forward_task(name, monkeypatch):
     ("peer", "name"),
     [
         *itertools.product([OURS, KERAS, PYTORCH], ["lstm-3-4-5-6-bfloat16", "gru-3-4-5-6-bfloat16"]),
-        *itertools.product([OURS, OURS_XLA, RAW_OPS], ["gru_block_cell-3-4-5-6steps"]),
+        *itertools.product([OURS, OURS_XLA, RAW_OPS], ["gru_block_cell-3-4-5-6steps", "block_lstm-3-4-5-6"]),
         *itertools.product([PYTORCH, ONNX_RUNTIME, RAW_OPS], ["product-5", "product-5-bfloat16"]),
         *itertools.product([OURS, KERAS, PYTORCH, ONNX_RUNTIME, RAW_OPS], ["elementwise-100"]),
     ],
