@@ -99,6 +99,7 @@ def test_equals_tensorflow_differentiating_a_plain_cell_twice(cell, of, size, co
 @EVERY_CELL
 def test_forward_accumulator(cell, compiled):
     inputs, v = (tensors(cell.inputs((4, 3, 6), seed=seed)) for seed in (0, 5))
+
     def product(run):
         primals, directions = list(inputs.values()), list(v.values())
         with tf.autodiff.ForwardAccumulator(primals, directions) as accumulator:
