@@ -5,7 +5,8 @@ time by sequence length and batch size; call overhead; memory of a training step
 the machine with other work. Each library runs in its own process, and the libraries take turns. The program prints a
 line for each measurement and writes results.json after each case, and results.md at the end. A library that fails or
 gives wrong results is skipped for that case and listed under "failures". docs/design/benchmarks.md explains the method
-and the options."""
+and the options.
+"""
 
 import argparse
 import os
