@@ -1,9 +1,10 @@
-#include "cc/rnn/simd/block_cells/gru_block_cell.h"
+#include "cc/rnn/gru_block_cell.h"
 
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/simd/block_cells/block_cells.h"
 #include "cc/rnn/simd/block_cells/gru_block_step_backward.h"
 #include "cc/rnn/simd/block_cells/gru_block_step_forward.h"
 #include "cc/rnn/simd/block_cells/step_call.h"

@@ -1,4 +1,4 @@
-#include "cc/rnn/simd/block_cells/lstm_block_cell.h"
+#include "cc/rnn/lstm_block_cell.h"
 
 #include <cstdint>
 
@@ -6,6 +6,7 @@
 #include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/block_cells/block_cells.h"
 #include "cc/rnn/simd/block_cells/lstm_block_step.h"
 #include "cc/rnn/simd/block_cells/step_call.h"
 #include "cc/rnn/simd/vector/staging.h"
