@@ -28,7 +28,7 @@ OURS = fuzz_run.LIBRARIES[0]
 
 
 def test_a_short_run_has_no_findings():
-    reports = [fuzz_session.fuzz(OURS, SEED, number) for number in range(300)]
+    reports = [fuzz_session.fuzz(OURS, SEED, number) for number in range(400)]
     assert [report for report in reports if report.is_finding] == []
     assert {report.op for report in reports} == set(OPS)
     kinds = collections.Counter(report.kind for report in reports)

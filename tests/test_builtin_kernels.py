@@ -336,7 +336,7 @@ def test_nothing_is_replaced_if_tensorflow_sees_a_gpu():
         import unittest.mock
         import warnings
 
-        with unittest.mock.patch.object(tf.config, "list_physical_devices", lambda kind: [kind]):
+        with unittest.mock.patch.object(tf.config, "get_visible_devices", lambda kind: [kind]):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 tf_rnn_ops.enable_builtin_kernels(replace=True)

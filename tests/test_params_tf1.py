@@ -394,6 +394,13 @@ NOT_CONVERTED = {
         "lstm_cell/projection/kernel in variables is a projection, which from_tf1 does not convert",
     ),
     **{
+        f"Keras {cell}": (
+            {f"{cell}/kernel": (10, 16), f"{cell}/recurrent_kernel": (4, 16), f"{cell}/bias": (16,)},
+            f"{cell}/recurrent_kernel in variables is a weight of a Keras layer: use tf_rnn_ops.params.from_keras",
+        )
+        for cell in ("lstm/lstm_cell", "gru/gru_cell")
+    },
+    **{
         name: (
             {f"rnn/gru_cell/{name}": (8, 10)},
             f"rnn/gru_cell/{name} in variables is a weight of a GRU that applies the reset gate before the matrix "
@@ -411,6 +418,13 @@ def test_cells_that_cudnn_rnn_cannot_compute_are_rejected(shapes, message):
         layout_from_tf1(variables)
     with rejects(message):
         from_tf1(layout("gru" if "gru" in message else "lstm", 5, 3), variables)
+
+
+@pytest.mark.parametrize("cell", ["lstm_cell", "cudnn_compatible_lstm_cell"])
+def test_bfloat16_stays_bfloat16(cell):
+    dtype = tf.bfloat16.as_numpy_dtype
+    variables = {f"{cell}/kernel": np.ones((7, 16), dtype), f"{cell}/bias": np.ones(16, dtype)}
+    assert from_tf1(layout("lstm", 4, 3), variables).dtype == dtype
 
 
 BLOCK_CELLS = {

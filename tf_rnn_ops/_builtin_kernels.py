@@ -97,7 +97,7 @@ def _enable() -> None:
 
 def _replace() -> bool:
     """Replaces kernels and gradients. Warns and returns False if TensorFlow sees a GPU."""
-    if tf.config.list_physical_devices("GPU"):
+    if tf.config.get_visible_devices("GPU"):
         warnings.warn(
             "enable_builtin_kernels(replace=True) replaces nothing, because TensorFlow sees a GPU: it would move "
             f"{', '.join(REPLACED_KERNELS)} from the GPU to the CPU.",
@@ -107,9 +107,8 @@ def _replace() -> bool:
         return False
     ctypes.CDLL(str(_library.BUILTIN_KERNELS_PATH)).TfRnnOps_ReplaceBuiltinKernels()
     for op, gradient in _REPLACED_GRADIENTS.items():
-        if _private_names.GRADIENTS is not None:
-            _private_names.GRADIENTS.gradient_registry._registry.pop(op, None)
-        _register_gradient(op, gradient)
+        if not _private_names.replace_gradient(op, gradient):
+            _register_gradient(op, gradient)
     return True
 
 

@@ -8,7 +8,7 @@ import importlib
 import logging
 import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ OP_DEF_REGISTRY = _find(
     "finds the definition of an op",
     "another copy of the package is detected only by its engine, and `python -m tf_rnn_ops` lists no kernels",
 )
-GRADIENTS = _find(
+_GRADIENTS = _find(
     "tensorflow.python.framework.ops",
     ("gradient_registry._registry",),
     "replaces TensorFlow's gradients of BlockLSTM and BlockLSTMV2",
@@ -130,6 +130,15 @@ SKIP_INPUT_INDICES = _attribute(
     "lists the inputs of an op whose gradients are not wanted",
     "all are computed",
 )
+
+
+def replace_gradient(op: str, gradient: Callable[..., Any]) -> bool:
+    """Replaces the registered gradient of an op, for all threads at once. Returns False if that is not possible."""
+    if _GRADIENTS is None:
+        return False
+    gradients = _GRADIENTS.gradient_registry._registry
+    gradients[op] = {**gradients[op], "type": gradient}
+    return True
 
 
 def suspends_save_context() -> bool:

@@ -197,7 +197,7 @@ def LSTMBlockCell(
 
     Returns:
       A named tuple of the input gate `i`, the cell state `cs`, the forget gate `f`, the output gate `o`, the new cell
-      `ci`, its tanh `co` and the hidden state `h`, each [batch, cell_size].
+      `ci`, the tanh of the cell state `co` and the hidden state `h`, each [batch, cell_size].
 
     Raises:
       tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.

@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import warnings
 
 import keras
 import numpy as np
@@ -60,6 +61,14 @@ def vectorized_map(folder):
     except ValueError:
         return False
     return True
+
+
+def replaced_gradients(folder):
+    """Whether TensorFlow's own BlockLSTMV2 gets our gradient."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tf_rnn_ops.enable_builtin_kernels(replace=True)
+    return tf_ops.gradient_registry.lookup("BlockLSTMV2").__module__ == "tf_rnn_ops._gradients"
 
 
 def flops(folder):

@@ -28,8 +28,9 @@ class LSTMBlockCell(BlockCell):
 
     The layer has two weights, with the gates in the order i, ci, f, o: `w`, [features + units, 4 * units], and `b`,
     [4 * units]. With peepholes, three more, each [units]: `wci`, `wcf` and `wco`. The first `features` rows of `w`
-    multiply the input; the `kernel_` arguments apply to them. The other rows multiply the hidden state, and the
-    peepholes the cell state; the `recurrent_` arguments apply to them.
+    multiply the input; the `kernel_` arguments apply to them. The other rows multiply the hidden state; the
+    `recurrent_` arguments apply to them. The peepholes multiply the cell state; `recurrent_initializer` applies to
+    them, but no regularizer or constraint.
 
     TensorFlow 1's `LSTMCell`, `LSTMBlockCell` and `LSTMBlockFusedCell` save them as `kernel`, `bias`, `w_i_diag`,
     `w_f_diag` and `w_o_diag`; `set_weights` takes these arrays in this order.
@@ -85,8 +86,6 @@ class LSTMBlockCell(BlockCell):
             self._add_weights(
                 dict.fromkeys(_PEEPHOLES, (self.units,)),
                 lambda dtype: tf.unstack(draw(self.recurrent_initializer, (len(_PEEPHOLES), self.units), dtype)),
-                regularizer=self.recurrent_regularizer,
-                constraint=self.recurrent_constraint,
             )
 
     def _step(self, x: tf.Tensor, states: list[tf.Tensor], weights: dict[str, tf.Tensor]) -> list[tf.Tensor]:

@@ -34,6 +34,7 @@ _OF_LAYERS = {names[0] for names in _CELLS.values()}
 _NAMES = tuple(dict.fromkeys(name for names in _CELLS.values() for name in names))
 # What from_tf1 does not convert, by the ends of the variables' names, with what to use instead.
 _UNSUPPORTED = {
+    r"recurrent_(kernel|bias)": """a weight of a Keras layer: use tf_rnn_ops.params.from_keras""",
     r"w_[ifo]_diag": """a peephole, which CudnnRNN does not have: use tf_rnn_ops.layers.LSTMBlockCell or \
 tf_rnn_ops.raw_ops.BlockLSTM with use_peephole=True""",
     r"projection/kernel": "a projection, which from_tf1 does not convert",
@@ -66,7 +67,7 @@ _VARIABLE = re.compile(
     r"|(?:stack_bidirectional_rnn/)?(?:cell_(?P<stacked>\d+)/)?(?:bidirectional_rnn/)?(?P<way>[fb]w)/)"
     rf"(?P<cell>(?:{'|'.join(_NAMES)})(?:_\d+)?)/"
     r"(?:(?:gates/|candidate/(?:input_projection/|hidden_projection/)?|projection/)?(?:kernel|bias)"
-    r"|w_[ifo]_diag|[wb]_(?:ru|c))"
+    r"|recurrent_(?:kernel|bias)|w_[ifo]_diag|[wb]_(?:ru|c))"
     rf"(?P<average>{_AVERAGE})?"
 )
 
@@ -375,8 +376,8 @@ def _not_one(networks: Iterable[_Network], variables: Mapping[str, Any], prefix:
 
 def _check_expressible(names: Iterable[str]) -> None:
     """Checks that none of the variables of a network shows that CudnnRNN cannot compute it."""
-    for name in names:
-        for pattern, reason in _UNSUPPORTED.items():
+    for pattern, reason in _UNSUPPORTED.items():
+        for name in names:
             if re.search(rf"/{pattern}$", f"/{name.removesuffix(_AVERAGE)}"):
                 raise ValueError(f"{name} in variables is {reason}")
 
@@ -415,7 +416,7 @@ def _regions(
     biases = np.split(variables[f"{within}bias"], len(gates))
     for gate, kernel, bias in zip(gates, kernels, biases, strict=True):
         fan_in = kernel.shape[1] - num_units
-        bias = bias + forget_bias if gate == "f" else bias
+        bias = bias + bias.dtype.type(forget_bias) if gate == "f" else bias
         yield _region("kernel", gate), kernel[:, :fan_in]
         yield _region("recurrent_kernel", gate), kernel[:, fan_in:]
         yield _region("input_bias", gate), bias / 2

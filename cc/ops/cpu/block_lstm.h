@@ -159,7 +159,7 @@ class BlockLstmInputs {
   // w: a kernel above a recurrent kernel.
   template <typename W>
   rnn::KerasWeights<W> SplitWeights(W* weights, W* biases) const {
-    return {weights, weights + config_.input_size * 4 * config_.num_units,
+    return {weights, weights + config_.input_size * (4 * config_.num_units),
             biases};
   }
 

@@ -93,7 +93,7 @@ struct LstmBlockStepForwardScratch {
             LeftMatrix<T>::Size(PackedRows(size.batch), size.input_size))),
         h_prev(arena.Take<T>(
             LeftMatrix<T>::Size(PackedRows(size.batch), size.cell_size))),
-        workers(size.batch, num_threads * kLstmGates, arena) {}
+        workers(size.batch, num_threads, arena, kLstmGates) {}
 };
 
 template <typename T>
@@ -142,10 +142,10 @@ class LstmBlockStepForward {
  private:
   void RunCells(const PanelBlock& part, int worker) const {
     std::array<MatrixView<T>, kLstmGates> products = {
-        scratch_.workers.Product(part, worker * kLstmGates),
-        scratch_.workers.Product(part, worker * kLstmGates + 1),
-        scratch_.workers.Product(part, worker * kLstmGates + 2),
-        scratch_.workers.Product(part, worker * kLstmGates + 3)};
+        scratch_.workers.Product(part, worker, 0),
+        scratch_.workers.Product(part, worker, 1),
+        scratch_.workers.Product(part, worker, 2),
+        scratch_.workers.Product(part, worker, 3)};
     for (int gate = 0; gate < kLstmGates; ++gate) {
       products_[gate].Multiply(part.row, part.rows, part.col, part.cols,
                                scratch_.workers.Packed(worker), products[gate]);

@@ -122,21 +122,28 @@ class PanelBlocks {
 template <typename T>
 class PanelScratch {
  public:
-  PanelScratch(std::int64_t rows, int num_threads, Arena& arena)
-      : product_size_(Min(rows, PanelBlocks<T>::kMostRows) * kWeightCols<T>),
+  // products: those that a worker has at once.
+  PanelScratch(std::int64_t rows, int num_threads, Arena& arena,
+               int products = 1)
+      : products_of_worker_(products),
+        product_size_(Min(rows, PanelBlocks<T>::kMostRows) * kWeightCols<T>),
         packed_size_(PackedChunkSize<T>(rows)),
         packed_(arena.Take<T>(CheckedInt(num_threads) * packed_size_)),
-        products_(arena.Take<T>(CheckedInt(num_threads) * product_size_)) {}
+        products_(
+            arena.Take<T>(CheckedInt(num_threads) * products * product_size_)) {
+  }
 
   // [PackedChunkSize(rows)]
   T* Packed(int worker) const { return packed_ + worker * packed_size_; }
   // A part of a product, [rows, cols rounded up to whole panels].
-  MatrixView<T> Product(const PanelBlock& part, int worker) const {
-    return {products_ + worker * product_size_, part.rows,
-            CeilDiv(part.cols, kTileCols<T>) * kTileCols<T>};
+  MatrixView<T> Product(const PanelBlock& part, int worker,
+                        int index = 0) const {
+    return {products_ + (worker * products_of_worker_ + index) * product_size_,
+            part.rows, CeilDiv(part.cols, kTileCols<T>) * kTileCols<T>};
   }
 
  private:
+  std::int64_t products_of_worker_;
   std::int64_t product_size_;
   std::int64_t packed_size_;
   T* packed_;
