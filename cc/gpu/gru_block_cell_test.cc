@@ -131,7 +131,7 @@ ForwardResult RoundedForward(const Case& k) {
 
 template <typename T>
 void ForEachSize(const std::function<void(const Case&)>& check) {
-  for (const BlockCellSize& size : rnn::kBlockCellSizes) {
+  for (const BlockCellSize& size : rnn::kGruBlockCellSizes) {
     SCOPED_TRACE("batch " + std::to_string(size.batch) + " input_size " +
                  std::to_string(size.input_size) + " cell_size " +
                  std::to_string(size.cell_size));

@@ -19,19 +19,20 @@ namespace tf_rnn_ops::rnn {
       return baseline::Cell<T>();     \
   }
 #else
-#define TF_RNN_OPS_CHOOSE(Cell) return baseline::Cell<T>();
+#define TF_RNN_OPS_CHOOSE(Cell) return baseline::Cell<T>()
 #endif
 
 template <typename T>
 GruBlockCellKernels<T> GetGruBlockCellKernels(
     [[maybe_unused]] InstructionSet instruction_set) {
-  TF_RNN_OPS_CHOOSE(GruBlockCell)
+  TF_RNN_OPS_CHOOSE(GruBlockCell);
 }
 
 template <typename T>
 LstmBlockCellKernels<T> GetLstmBlockCellKernels(
-    [[maybe_unused]] InstructionSet instruction_set){
-    TF_RNN_OPS_CHOOSE(LstmBlockCell)}
+    [[maybe_unused]] InstructionSet instruction_set) {
+  TF_RNN_OPS_CHOOSE(LstmBlockCell);
+}
 
 #define INSTANTIATE(T)                                                       \
   template GruBlockCellKernels<T> GetGruBlockCellKernels<T>(InstructionSet); \

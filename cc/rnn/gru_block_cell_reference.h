@@ -85,7 +85,7 @@ inline void ExpectSameBits(const BackwardResult& a, const BackwardResult& b) {
 
 // Near the sizes of vectors, tiles, panels, chunks and tasks, and with few
 // rows.
-constexpr BlockCellSize kBlockCellSizes[] = {
+constexpr BlockCellSize kGruBlockCellSizes[] = {
     {1, 1, 1},     {2, 3, 5},     {1, 128, 256}, {3, 17, 33},   {7, 16, 64},
     {0, 3, 4},     {3, 0, 4},     {3, 4, 0},     {3, 0, 0},     {0, 0, 0},
     {129, 5, 8},   {32, 31, 65},  {5, 130, 200}, {2, 40, 300},  {4, 129, 65},

@@ -143,7 +143,7 @@ struct Engine {
 // chunks and tasks, and for few rows, under every instruction set.
 template <typename T>
 void ForEachSize(const std::function<void(Case&, Engine<T>&)>& check) {
-  for (const BlockCellSize& size : kBlockCellSizes) {
+  for (const BlockCellSize& size : kGruBlockCellSizes) {
     for (InstructionSet instruction_set :
          AllOrOneUnderSanitizers(SupportedInstructionSets())) {
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) +

@@ -59,13 +59,7 @@ class BlockLstmInputs {
 
   // Reads all inputs of a forward op.
   Status ReadForwardInputs() {
-    if (is_step_) {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          ReadInput(frame_, "x", {batch_, input_size_}, &x));
-    } else {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          ReadInput(frame_, "x", {time_, batch_, input_size_}, &x));
-    }
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadSteps("x", input_size_, &x));
     TF_RNN_OPS_RETURN_IF_ERROR(
         ReadInput(frame_, "cs_prev", {batch_, cell_size_}, &cs_prev));
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -90,13 +84,7 @@ class BlockLstmInputs {
   // Reads an input with the shape of the outputs.
   Status ReadLikeOutput(const char* name, const E** data) {
     Array array;
-    if (is_step_) {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          ReadInput(frame_, name, {batch_, cell_size_}, &array));
-    } else {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          ReadInput(frame_, name, {time_, batch_, cell_size_}, &array));
-    }
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadSteps(name, cell_size_, &array));
     *data = array.As<E>();
     return Status();
   }
@@ -188,6 +176,12 @@ class BlockLstmInputs {
   rnn::Peepholes<const E> peepholes{};  // null unless used
 
  private:
+  // Reads an input [batch, width], or of a sequence [time, batch, width].
+  Status ReadSteps(const char* name, Size& width, Array* array) {
+    return is_step_ ? ReadInput(frame_, name, {batch_, width}, array)
+                    : ReadInput(frame_, name, {time_, batch_, width}, array);
+  }
+
   Status ReadSeqLenMax() {
     Array seq_len_max;
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -424,7 +418,8 @@ class BlockLstmBackwardOp {
     TF_RNN_OPS_RETURN_IF_ERROR(
         kHasAllGradients
             ? inputs->ReadLikeOutputs(kLstmActivationGradients, &gradients)
-            : inputs->ReadLikeOutput("cs_grad", &gradients.arrays[5]));
+            : inputs->ReadLikeOutput("cs_grad",
+                                     &gradients.arrays[gradients.kCount - 1]));
     return inputs->ReadLikeOutput("h_grad", &pass->output_backprop);
   }
 

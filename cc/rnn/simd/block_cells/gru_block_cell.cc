@@ -33,21 +33,19 @@ struct Shapes {
   StagedShape b_c;
 };
 
-// Multiply-adds per row.
-double WorkOfRow(const BlockCellSize& size) {
-  const double cell_size = static_cast<double>(size.cell_size);
-  const double fan_in = static_cast<double>(size.input_size) + cell_size;
-  return fan_in * 3 * cell_size;
-}
+// The products of a step backward take as long as those of a step forward.
+struct TimeOfStep {
+  static double Microseconds(const BlockCellSize& size) {
+    const double cell_size = static_cast<double>(size.cell_size);
+    const double fan_in = static_cast<double>(size.input_size) + cell_size;
+    return MicrosecondsOfProducts(size.batch, fan_in * 3 * cell_size);
+  }
+};
 
 template <typename T>
-class ForwardCall {
+class ForwardCall : public TimeOfStep {
  public:
   using C = ComputeType<T>;
-
-  static double Microseconds(const BlockCellSize& size) {
-    return MicrosecondsOfProducts(size.batch, WorkOfRow(size));
-  }
 
   ForwardCall(const GruBlockCellForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
@@ -101,13 +99,9 @@ class ForwardCall {
 };
 
 template <typename T>
-class BackwardCall {
+class BackwardCall : public TimeOfStep {
  public:
   using C = ComputeType<T>;
-
-  static double Microseconds(const BlockCellSize& size) {
-    return MicrosecondsOfProducts(size.batch, WorkOfRow(size));
-  }
 
   BackwardCall(const GruBlockCellBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),

@@ -19,17 +19,13 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // Scratch memory of a step with B > 0 and C > 0.
 template <typename T>
 struct GruBlockStepForwardScratch {
-  T* x;            // a left operand [B, I], for B > 1
-  T* h_prev;       // a left operand [B, C], for B > 1
+  StepInputs<T> inputs;
   T* reset_state;  // a left operand [B, C]: r ∘ h_prev
   PanelScratch<T> workers;
 
   GruBlockStepForwardScratch(const BlockCellSize& size, int num_threads,
                              Arena& arena)
-      : x(arena.Take<T>(
-            LeftMatrix<T>::Size(PackedRows(size.batch), size.input_size))),
-        h_prev(arena.Take<T>(
-            LeftMatrix<T>::Size(PackedRows(size.batch), size.cell_size))),
+      : inputs(size, arena),
         reset_state(arena.Take<T>(
             LeftMatrix<T>::Size(CheckedInt(size.batch), size.cell_size))),
         workers(size.batch, num_threads, arena) {}
@@ -48,8 +44,8 @@ class GruBlockStepForward {
         batch_(a.size.batch),
         input_size_(a.size.input_size),
         cell_size_(a.size.cell_size),
-        x_(batch_ == 1 ? a.x : scratch.x, batch_, input_size_),
-        h_prev_(batch_ == 1 ? a.h_prev : scratch.h_prev, batch_, cell_size_),
+        x_(scratch.inputs.X(a.x)),
+        h_prev_(scratch.inputs.HPrev(a.h_prev)),
         reset_state_(scratch.reset_state, batch_, cell_size_),
         gate_blocks_(Blocks(2)),
         candidate_blocks_(Blocks(1)) {
@@ -64,14 +60,7 @@ class GruBlockStepForward {
   }
 
   void Run() const {
-    if (batch_ > 1) {
-      RunTogether(
-          executor_,
-          PackWork(MatrixView<const T>(a_.x, batch_, input_size_),
-                   MutableLeftMatrix<T>(scratch_.x, batch_, input_size_)),
-          PackWork(MatrixView<const T>(a_.h_prev, batch_, cell_size_),
-                   MutableLeftMatrix<T>(scratch_.h_prev, batch_, cell_size_)));
-    }
+    scratch_.inputs.Pack(a_.x, a_.h_prev, executor_);
     executor_.ParallelFor(gate_blocks_.size(),
                           [this](std::int64_t task, int worker) {
                             if (gate_blocks_.product(task) == 0) {

@@ -83,16 +83,12 @@ struct LstmStepForwardRun {
 // Scratch memory of a step forward with B > 0 and C > 0.
 template <typename T>
 struct LstmBlockStepForwardScratch {
-  T* x;       // a left operand [B, I], for B > 1
-  T* h_prev;  // a left operand [B, C], for B > 1
+  StepInputs<T> inputs;
   PanelScratch<T> workers;
 
   LstmBlockStepForwardScratch(const BlockCellSize& size, int num_threads,
                               Arena& arena)
-      : x(arena.Take<T>(
-            LeftMatrix<T>::Size(PackedRows(size.batch), size.input_size))),
-        h_prev(arena.Take<T>(
-            LeftMatrix<T>::Size(PackedRows(size.batch), size.cell_size))),
+      : inputs(size, arena),
         workers(size.batch, num_threads, arena, kLstmGates) {}
 };
 
@@ -110,8 +106,8 @@ class LstmBlockStepForward {
         input_size_(a.size.input_size),
         cell_size_(a.size.cell_size),
         places_(GatePlaces(a.options)),
-        x_(batch_ == 1 ? a.x : scratch.x, batch_, input_size_),
-        h_prev_(batch_ == 1 ? a.h_prev : scratch.h_prev, batch_, cell_size_),
+        x_(scratch.inputs.X(a.x)),
+        h_prev_(scratch.inputs.HPrev(a.h_prev)),
         blocks_(batch_, input_size_ + cell_size_, cell_size_, kLstmGates,
                 executor.num_threads()) {
     const MatrixView<const T> w(a.w, input_size_ + cell_size_,
@@ -124,14 +120,7 @@ class LstmBlockStepForward {
   }
 
   void Run() const {
-    if (batch_ > 1) {
-      RunTogether(
-          executor_,
-          PackWork(MatrixView<const T>(a_.x, batch_, input_size_),
-                   MutableLeftMatrix<T>(scratch_.x, batch_, input_size_)),
-          PackWork(MatrixView<const T>(a_.h_prev, batch_, cell_size_),
-                   MutableLeftMatrix<T>(scratch_.h_prev, batch_, cell_size_)));
-    }
+    scratch_.inputs.Pack(a_.x, a_.h_prev, executor_);
     executor_.ParallelFor(
         blocks_.size() / kLstmGates, [this](std::int64_t task, int worker) {
           blocks_.block(task).template ForEachPart<T>(

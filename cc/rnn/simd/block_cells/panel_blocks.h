@@ -1,4 +1,5 @@
-// Splits a step of a cell whose weights are used once into tasks.
+// Splits a step of a cell whose weights are used once into tasks, and prepares
+// the inputs of its products.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_PANEL_BLOCKS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_BLOCK_CELLS_PANEL_BLOCKS_H_
@@ -6,6 +7,8 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
+#include "cc/rnn/executor.h"
+#include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
@@ -17,8 +20,44 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// The rows of a left operand that need memory: a single row is one already.
-inline CheckedInt PackedRows(std::int64_t rows) { return rows == 1 ? 0 : rows; }
+// Scratch memory for x, [B, I], and h_prev, [B, C], as left operands. A single
+// row is one already.
+template <typename T>
+class StepInputs {
+ public:
+  StepInputs(const BlockCellSize& size, Arena& arena)
+      : size_(size),
+        x_(Take(size.input_size, arena)),
+        h_prev_(Take(size.cell_size, arena)) {}
+
+  LeftMatrix<T> X(const T* x) const {
+    return {is_packed() ? x_ : x, size_.batch, size_.input_size};
+  }
+  LeftMatrix<T> HPrev(const T* h_prev) const {
+    return {is_packed() ? h_prev_ : h_prev, size_.batch, size_.cell_size};
+  }
+  // Call before the operands are read.
+  void Pack(const T* x, const T* h_prev, Executor& executor) const {
+    if (!is_packed()) return;
+    const auto work = [this](const T* from, T* to, std::int64_t cols) {
+      return PackWork(MatrixView<const T>(from, size_.batch, cols),
+                      MutableLeftMatrix<T>(to, size_.batch, cols));
+    };
+    RunTogether(executor, work(x, x_, size_.input_size),
+                work(h_prev, h_prev_, size_.cell_size));
+  }
+
+ private:
+  bool is_packed() const { return size_.batch > 1; }
+  T* Take(std::int64_t cols, Arena& arena) const {
+    const CheckedInt rows = is_packed() ? size_.batch : 0;
+    return arena.Take<T>(LeftMatrix<T>::Size(rows, cols));
+  }
+
+  BlockCellSize size_;
+  T* x_;
+  T* h_prev_;
+};
 
 // A block of rows and columns of a product.
 struct PanelBlock {
