@@ -22,6 +22,7 @@ from checks.cudnn_rnn import (
 from checks.cudnn_rnn_params import to_canonical, to_params
 from checks.gru_block_cell import INPUTS as GRU_INPUTS
 from checks.gru_block_cell import check_gradients, gradients, plain_gru
+from checks.keras_layers import needs_xla
 from environment import forked, processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -348,6 +349,7 @@ def test_nothing_is_replaced_if_tensorflow_sees_a_gpu():
     )
 
 
+@needs_xla
 def test_the_builtin_ops_compile_with_xla():
     run_with_replaced_kernels(
         """
