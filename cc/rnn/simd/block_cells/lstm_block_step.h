@@ -33,16 +33,14 @@ inline std::array<std::int64_t, kLstmGates> GatePlaces(
 
 // The run of LstmCell in a step forward, for a vector of units of one sample.
 template <typename T, typename Units>
-struct LstmStepForwardRun {
-  Units units;
-  StandardActivations<T> activations;
+struct LstmStepForwardRun : ValueRun<T, Units, StandardActivations<T>> {
+  using PeepholeRun<T, Units>::units;
+
+  const T* c_prev;
+  T forget_bias;
+  LstmActivations<T> kept;                    // null if not needed
   std::array<const T*, kLstmGates> products;  // [x h_prev] * w
   std::array<const T*, kLstmGates> biases;
-  T forget_bias;
-  const T* c_prev;
-  Peepholes<const T> peepholes;
-  T clip;                   // of the cell state, or 0
-  LstmActivations<T> kept;  // null if not needed
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t gate) const {
     const Vector<T> sum = Load<T>(products[gate]) + units.Read(biases[gate]);
@@ -50,27 +48,6 @@ struct LstmStepForwardRun {
   }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> CellState() const {
     return units.Read(c_prev);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
-                                          Vector<T> z) const {
-    return activations.gate.Activate(z);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> State(std::int64_t /*index*/,
-                                           Vector<T> z) const {
-    return activations.state.Activate(z);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
-                                            Vector<T> x) const {
-    return x;
-  }
-  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
-    return peepholes.any();
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
-    return units.Read(peepholes.arrays[peephole]);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
-    return ClipTo<T>(clip, x);
   }
   // It is among the kept values, too.
   TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T>) const {}
@@ -143,15 +120,14 @@ class LstmBlockStepForward {
       part.ForEachVector<T>([&](std::int64_t unit, auto units) {
         const std::int64_t at = (part.row + i) * cell_size_ + unit;
         LstmStepForwardRun<T, decltype(units)> run{
-            units,
-            {},
-            {},
-            {},
-            static_cast<T>(a_.options.forget_bias),
+            {{units, a_.peepholes.At(unit)},
+             {},
+             static_cast<T>(a_.options.cell_clip)},
             a_.c_prev + at,
-            a_.peepholes.At(unit),
-            static_cast<T>(a_.options.cell_clip),
-            a_.activations.At(at)};
+            static_cast<T>(a_.options.forget_bias),
+            a_.activations.At(at),
+            {},
+            {}};
         for (int gate = 0; gate < kLstmGates; ++gate) {
           run.products[gate] = products[gate].At(i, unit - part.col);
           run.biases[gate] = a_.b + places_[gate] * cell_size_ + unit;
@@ -180,12 +156,12 @@ class LstmBlockStepForward {
 
 // The run of LstmCell in a step backward.
 template <typename T, typename Units>
-struct LstmStepBackwardRun {
-  Units units;
+struct LstmStepBackwardRun : PeepholeRun<T, Units> {
+  using PeepholeRun<T, Units>::units;
+
   StandardActivations<T> activations;
   LstmActivations<const T> kept;
   const T* c_prev;
-  Peepholes<const T> peepholes;
   const T* d_c;
   const T* d_h;
   T* d_c_prev;
@@ -208,12 +184,6 @@ struct LstmStepBackwardRun {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> AddOutputGradient(std::int64_t /*index*/,
                                                        Vector<T> sum) const {
     return sum;
-  }
-  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
-    return peepholes.any();
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
-    return units.Read(peepholes.arrays[peephole]);
   }
   TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,
                                            Vector<T> x) const {
@@ -245,16 +215,16 @@ void RunLstmBlockStepBackward(const LstmBlockCellBackward<T>& a,
       Vector<T> d_peepholes[kNumPeepholes] = {};
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t at = row * cell_size + unit;
-        LstmStepBackwardRun<T, decltype(units)> run{units,
-                                                    {},
-                                                    a.activations.At(at),
-                                                    a.c_prev + at,
-                                                    a.peepholes.At(unit),
-                                                    a.d_c + at,
-                                                    a.d_h + at,
-                                                    a.d_c_prev + at,
-                                                    {},
-                                                    d_peepholes};
+        LstmStepBackwardRun<T, decltype(units)> run{
+            {units, a.peepholes.At(unit)},
+            {},
+            a.activations.At(at),
+            a.c_prev + at,
+            a.d_c + at,
+            a.d_h + at,
+            a.d_c_prev + at,
+            {},
+            d_peepholes};
         for (int gate = 0; gate < kLstmGates; ++gate) {
           run.d_gates[gate] =
               a.d_gates + (row * kLstmGates + places[gate]) * cell_size + unit;

@@ -27,13 +27,52 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> ClipTo(T most, Vector<T> x) {
   return Select<T>(x > bound, bound, Select<T>(x < -bound, -bound, x));
 }
 
+// The units of a run, and their peepholes.
+template <typename T, typename Units>
+struct PeepholeRun {
+  Units units;
+  Peepholes<const T> peepholes;  // of TensorFlow's LSTM ops
+
+  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
+    return peepholes.any();
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
+    return units.Read(peepholes.arrays[peephole]);
+  }
+};
+
+// What the runs of forward passes with values have in common.
+template <typename T, typename Units, typename Activations>
+struct ValueRun : PeepholeRun<T, Units> {
+  Activations activations;
+  T clip;  // of the cell state of TensorFlow's LSTM ops, or 0
+
+  // Activates a sum. index: the index of the result among the kept values.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
+                                          Vector<T> z) const {
+    return activations.gate.Activate(z);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> State(std::int64_t /*index*/,
+                                           Vector<T> z) const {
+    return activations.state.Activate(z);
+  }
+  // Returns a kept value, which the forward pass has computed as x.
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
+                                            Vector<T> x) const {
+    return x;
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
+    return ClipTo<T>(clip, x);
+  }
+};
+
 // The run of the forward pass.
 // kFirstBlock: the first block in `product`.
 template <typename T, typename Units, typename Activations,
           std::int64_t kFirstBlock>
-struct ForwardRun {
-  Units units;
-  Activations activations;
+struct ForwardRun : ValueRun<T, Units, Activations> {
+  using PeepholeRun<T, Units>::units;
+
   // In blocks of kTileCols.
   const T* projected;        // W x and biases; if fused, only biases
   const T* product;          // R h_prev; if fused, also W x
@@ -44,9 +83,6 @@ struct ForwardRun {
   std::int64_t kept_stride;  // between values
   bool keeps_uncached;
   bool keeps_pairs;  // as ToFinitePair
-  // Of TensorFlow's LSTM ops:
-  Peepholes<const T> peepholes;
-  T clip;  // of the cell state, or 0
 
   // The pre-activation sum of a gate. block: less than kGates.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Sum(std::int64_t block) const {
@@ -66,34 +102,10 @@ struct ForwardRun {
     return units.Read(h_prev);
   }
 
-  // Activates a sum. index: the index of the result among the kept values.
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
-                                          Vector<T> z) const {
-    return activations.gate.Activate(z);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> State(std::int64_t /*index*/,
-                                           Vector<T> z) const {
-    return activations.state.Activate(z);
-  }
-  // The same if the result is h.
+  // Activates a sum whose result is h.
   template <typename Activation>
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden(Vector<T> z) const {
     return Activation::Activate(z);
-  }
-  // Returns a kept value, which the forward pass has computed as x.
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
-                                            Vector<T> x) const {
-    return x;
-  }
-
-  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
-    return peepholes.any();
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
-    return units.Read(peepholes.arrays[peephole]);
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Clip(Vector<T> x) const {
-    return ClipTo<T>(clip, x);
   }
 
   TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T> x) const {
@@ -208,10 +220,10 @@ struct TangentRun {
 // The run of the backward pass. d_q: gradient with respect to q.
 // P: the operand type of products.
 template <typename P, typename Units, typename Activations>
-struct BackwardRun {
+struct BackwardRun : PeepholeRun<ComputeType<P>, Units> {
   using T = ComputeType<P>;
+  using PeepholeRun<T, Units>::units;
 
-  Units units;
   Activations activations;
   StatesReader<T, Units> states;
   const T* kept;  // by the forward pass
@@ -224,9 +236,8 @@ struct BackwardRun {
   P* d_blocks;    // with respect to the blocks of the cell
   std::int64_t d_blocks_stride;
   T* cell_output;  // input of a projection, if its gradient is needed
-  // Of TensorFlow's LSTM ops:
-  Peepholes<const T> peepholes;
-  LstmActivations<const T> d_activations;  // with respect to the outputs
+  // With respect to the outputs of TensorFlow's LSTM ops.
+  LstmActivations<const T> d_activations;
 
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
     return states.Read(kept + index * kept_stride);
@@ -248,12 +259,6 @@ struct BackwardRun {
                                                        Vector<T> sum) const {
     const T* const gradient = d_activations.arrays[index];
     return gradient == nullptr ? sum : sum + units.Read(gradient);
-  }
-  TF_RNN_OPS_VECTOR_INLINE bool has_peepholes() const {
-    return peepholes.any();
-  }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Weight(Peephole peephole) const {
-    return units.Read(peepholes.arrays[peephole]);
   }
 
   TF_RNN_OPS_VECTOR_INLINE void StoreBlock(std::int64_t block,

@@ -524,7 +524,7 @@ class LayerBackward {
         const ColumnView<T>& cell_output = columns.cell_output[part];
         const T* const previous = states.Previous(has_previous, row);
         return BackwardRun<P, Units, Activations>{
-            units,
+            {units, columns.peepholes},
             activations,
             {units, states.are_pairs},
             states.kept.At(row),
@@ -537,7 +537,6 @@ class LayerBackward {
             columns.d_blocks[part].At(row),
             columns.d_blocks_stride,
             cell_output.data == nullptr ? nullptr : cell_output.At(row),
-            columns.peepholes,
             columns.d_activations.At(row * shape_.units)};
       };
       const auto write = [&](int part,

@@ -547,8 +547,7 @@ class LayerForward {
       const ForwardRun<T, Units, Activations,
                        kFused ? 0 : Cell::kFirstRecurrent>
           run{
-              units,
-              activations,
+              {{units, columns.peepholes}, activations, columns.clip},
               columns.projected.At(i),
               columns.product.At(i),
               columns.recurrent_bias,
@@ -558,8 +557,6 @@ class LayerForward {
               columns.kept_stride,
               columns.keeps_uncached,
               columns.keeps_pairs,
-              columns.peepholes,
-              columns.clip,
       };
       const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));
