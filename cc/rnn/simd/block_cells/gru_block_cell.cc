@@ -36,9 +36,7 @@ struct Shapes {
 // The products of a step backward take as long as those of a step forward.
 struct TimeOfStep {
   static double Microseconds(const BlockCellSize& size) {
-    const double cell_size = static_cast<double>(size.cell_size);
-    const double fan_in = static_cast<double>(size.input_size) + cell_size;
-    return MicrosecondsOfProducts(size.batch, fan_in * 3 * cell_size);
+    return MicrosecondsOfProducts(size, /*num_products=*/3);
   }
 };
 
@@ -131,8 +129,9 @@ class BackwardCall : public TimeOfStep {
          staging_.Read(a_.r, r_, shapes_.state, executor),
          staging_.Read(a_.u, u_, shapes_.state, executor),
          staging_.Read(a_.c, c_, shapes_.state, executor),
-         ReadIfAny(a_.d_r, d_r_, executor), ReadIfAny(a_.d_u, d_u_, executor),
-         ReadIfAny(a_.d_c, d_c_, executor),
+         staging_.Read(a_.d_r, d_r_, shapes_.state, executor),
+         staging_.Read(a_.d_u, d_u_, shapes_.state, executor),
+         staging_.Read(a_.d_c, d_c_, shapes_.state, executor),
          staging_.Read(a_.d_h, d_h_, shapes_.state, executor),
          staging_.Target(a_.d_x, d_x_), staging_.Target(a_.d_h_prev, d_h_prev_),
          staging_.Target(a_.d_c_bar, d_c_bar_),
@@ -146,12 +145,6 @@ class BackwardCall : public TimeOfStep {
   }
 
  private:
-  const C* ReadIfAny(const T* state, C* buffer, Executor& executor) const {
-    return state == nullptr
-               ? nullptr
-               : staging_.Read(state, buffer, shapes_.state, executor);
-  }
-
   const GruBlockCellBackward<T>& a_;
   const Shapes shapes_;
   const Staging<T> staging_;

@@ -27,9 +27,7 @@ class ForwardCall {
   using C = ComputeType<T>;
 
   static double Microseconds(const BlockCellSize& size) {
-    const double cell_size = static_cast<double>(size.cell_size);
-    const double fan_in = static_cast<double>(size.input_size) + cell_size;
-    return MicrosecondsOfProducts(size.batch, fan_in * kLstmGates * cell_size);
+    return MicrosecondsOfProducts(size, kLstmGates);
   }
 
   ForwardCall(const LstmBlockCellForward<T>& a, int num_threads, Arena& arena)

@@ -59,6 +59,9 @@ class StepInputs {
   T* h_prev_;
 };
 
+// The cost of reading weights, in rows that are multiplied by them.
+constexpr std::int64_t kRowsWorthReading = 3;
+
 // A block of rows and columns of a product.
 struct PanelBlock {
   std::int64_t row;
@@ -125,7 +128,6 @@ class PanelBlocks {
                               int num_threads) const {
     // A task must take longer than its transfer to another thread.
     constexpr double kLeastWork = 1 << 17;
-    constexpr std::int64_t kRowsWorthReading = 3;  // cost of weights
     const double panel_work = static_cast<double>(rows + kRowsWorthReading) *
                               static_cast<double>(depth * kTileCols<T>);
     const std::int64_t for_work =

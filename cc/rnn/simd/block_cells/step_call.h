@@ -9,6 +9,7 @@
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/block_cells/panel_blocks.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
@@ -18,13 +19,15 @@ inline bool HasNoState(const BlockCellSize& size) {
   return size.batch == 0 || size.cell_size == 0;
 }
 
-// Estimated serial time of matrix products.
-// work_of_row: multiply-adds.
-inline double MicrosecondsOfProducts(std::int64_t rows, double work_of_row) {
+// Estimated serial time of the products of [x h_prev] with `num_products`
+// matrices [I + C, C].
+inline double MicrosecondsOfProducts(const BlockCellSize& size,
+                                     int num_products) {
   constexpr double kWorkPerMicrosecond = 1e5;  // multiply-adds
-  constexpr double kRowsWorthReading = 3;      // cost of reading weights
-  return (static_cast<double>(rows) + kRowsWorthReading) * work_of_row /
-         kWorkPerMicrosecond;
+  const double cell_size = static_cast<double>(size.cell_size);
+  const double fan_in = static_cast<double>(size.input_size) + cell_size;
+  return (static_cast<double>(size.batch) + kRowsWorthReading) *
+         (fan_in * num_products * cell_size) / kWorkPerMicrosecond;
 }
 
 // The bytes of scratch memory that a step needs.
