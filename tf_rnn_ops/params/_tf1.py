@@ -34,12 +34,16 @@ _OF_LAYERS = {names[0] for names in _CELLS.values()}
 _NAMES = tuple(dict.fromkeys(name for names in _CELLS.values() for name in names))
 # What from_tf1 does not convert, by the ends of the variables' names, with what to use instead.
 _UNSUPPORTED = {
-    r"recurrent_(kernel|bias)": """a weight of a Keras layer: use tf_rnn_ops.params.from_keras""",
-    r"w_[ifo]_diag": """a peephole, which CudnnRNN does not have: use tf_rnn_ops.layers.LSTMBlockCell or \
-tf_rnn_ops.raw_ops.BlockLSTM with use_peephole=True""",
+    r"recurrent_(kernel|bias)": "a weight of a Keras layer: use tf_rnn_ops.params.from_keras",
+    r"w_[ifo]_diag": (
+        "a peephole, which CudnnRNN does not have: use tf_rnn_ops.layers.LSTMBlockCell or "
+        "tf_rnn_ops.raw_ops.BlockLSTM with use_peephole=True"
+    ),
     r"projection/kernel": "a projection, which from_tf1 does not convert",
-    r"gru_cell(_\d+)?/((gates|candidate)/)?\w+": """a weight of a GRU that applies the reset gate before the matrix \
-product, unlike CudnnRNN: use tf_rnn_ops.layers.GRUBlockCell""",
+    r"gru_cell(_\d+)?/((gates|candidate)/)?\w+": (
+        "a weight of a GRU that applies the reset gate before the matrix product, unlike CudnnRNN: use "
+        "tf_rnn_ops.layers.GRUBlockCell"
+    ),
 }
 # The gates of a kernel, in the order of its columns. None: the mode has one gate, without a name.
 _GATES: dict[str, tuple[str | None, ...]] = {
