@@ -531,10 +531,13 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
         "mask": (batch, time),
         "outputs": (batch, time, units) if attribute(call, "return_sequences") else (batch, units),
         "final_h": (batch, units),
+        "final_c": (batch, units),
     }
+    for name in ("initial_h", "initial_c"):
+        if tuple(tensor(call, name).shape) == (0, units):
+            shapes[name] = (0, units)
     if mode != "lstm":
-        shapes["initial_c"] = tuple(tensor(call, "initial_c").shape)
-    shapes["final_c"] = shapes["initial_c"]
+        shapes["initial_c"] = shapes["final_c"] = tuple(tensor(call, "initial_c").shape)
     for name in ("mask", "bias"):
         if 0 in tensor(call, name).shape:
             shapes[name] = tuple(tensor(call, name).shape)

@@ -364,6 +364,43 @@ def test_second_derivatives_of_sizes_of_zero(mode, empty, flags, in_graph):
             assert parity.difference(gradient, expected) < 1e-12, name
 
 
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
+def test_absent_initial_states_are_zeros(mode, order, in_graph):
+    inputs = arguments(mode, mask=MASKS["gaps"])
+    names = ["initial_h", "initial_c"][: 1 + has_cell_state(mode)]
+    states = {name: tf.zeros_like(inputs[name]) for name in names}
+    absent = {name: each[:0] for name, each in states.items()}
+    run = functools.partial(outputs_of_op, rnn_mode=mode, return_sequences=True)
+
+    def gradients(run, inputs):
+        def loss(inputs):
+            return tf.add_n([tf.reduce_sum(tf.sin(each)) for each in run(inputs)])
+
+        for _ in range(order):
+            loss = functools.partial(sum_of_squares_of_gradients, loss)
+        return [*run(inputs), loss(inputs)]
+
+    gradients = functools.partial(gradients, run)
+    gradients = of_unknown_shapes(gradients) if in_graph else gradients
+    for actual, expected in zip(gradients(inputs | absent), gradients(inputs | states), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
+def sum_of_squares_of_gradients(loss, inputs):
+    """Returns the sum of the squares of the gradients of a loss, except those of initial states."""
+    sources = {name: each for name, each in inputs.items() if name != "mask"}
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        value = loss({**inputs, **sources})
+    gradients = tape.gradient(value, sources)
+    for name, each in gradients.items():
+        assert each is None or each.shape.is_compatible_with(inputs[name].shape), name
+    of_others = [each for name, each in gradients.items() if not name.startswith("initial_") and each is not None]
+    return tf.add_n([tf.reduce_sum(tf.square(each)) for each in of_others])
+
+
 @pytest.mark.parametrize(("mode", "is_training"), [*((mode, True) for mode in KINDS), ("lstm", False)])
 def test_second_derivatives_within_a_while_loop_equal_keras(mode, is_training):
     inputs = arguments(mode)

@@ -226,6 +226,8 @@ def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -
     cell = Cell(attrs["rnn_mode"], attrs["activation"], attrs["recurrent_activation"])
     x = tf.transpose(sequences, [1, 0, 2])
     time, batch, _ = tf.unstack(tf.shape(x))
+    # Absent initial states are zeros.
+    initial_h = _with_rows(initial_h, batch)
     # An empty mask keeps all steps. One from another library may contain bytes other than 0 and 1.
     kept = tf.reshape(tf.cast(mask, tf.int32), [-1])
     kept = tf.concat([kept, tf.ones([batch * time - tf.size(kept)], tf.int32)], axis=0)
@@ -248,12 +250,22 @@ def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -
         weights,
         _without_padding(x, is_valid),
         initial_h,
-        initial_c if is_lstm else initial_h,
+        _with_rows(initial_c, batch) if is_lstm else initial_h,
         is_valid,
         repeats=not attrs["zero_output_for_mask"],
     )
     outputs = tf.transpose(outputs, [1, 0, 2]) if attrs["return_sequences"] else last
     return [outputs, h, c if is_lstm else tf.zeros_like(initial_c)]
+
+
+def _with_rows(matrix: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns a matrix with rows of zeros appended."""
+    if matrix.shape.rank and matrix.shape[0]:
+        return matrix
+    size, width = tf.unstack(tf.shape(matrix), 2)
+    extended = tf.concat([matrix, tf.zeros([rows - size, width], matrix.dtype)], axis=0)
+    # Gradients of loops keep a rank that is unknown, and so must this.
+    return extended if matrix.shape.rank else tf.compat.v1.placeholder_with_default(extended, None)
 
 
 def _cudnn_order(rnn_mode: str, columns: tf.Tensor) -> tf.Tensor:

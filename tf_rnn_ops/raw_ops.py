@@ -957,8 +957,8 @@ def KerasRNN(
     Args:
       sequences: the inputs, [batch, time, features].
       mask: booleans, [batch, time]: False masks a step. Pass `[]` for no mask.
-      initial_h: the hidden state before the first step, [batch, units].
-      initial_c: the cell state before the first step, [batch, units]. Ignored unless `rnn_mode` is "lstm".
+      initial_h: the hidden state before the first step, [batch, units], or [0, units] for zeros.
+      initial_c: the cell state before the first step, likewise. Ignored unless `rnn_mode` is "lstm".
       kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in "gru" and 1 in the other modes.
       recurrent_kernel: [units, num_gates * units].
       bias: [num_gates * units], or [2, num_gates * units] in "gru". Pass `[]` for no bias.
@@ -974,7 +974,8 @@ def KerasRNN(
 
     Returns:
       A named tuple of `outputs`, [batch, time, units], or [batch, units] unless `return_sequences`; `final_h`,
-      [batch, units]; `final_c`, same shape as `initial_c`; and `reserve_space`, opaque data for the gradient op.
+      [batch, units]; `final_c`, likewise, but zeros with the shape of `initial_c` unless `rnn_mode` is "lstm"; and
+      `reserve_space`, opaque data for the gradient op.
 
     Raises:
       tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.

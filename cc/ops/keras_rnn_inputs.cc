@@ -1,5 +1,6 @@
 #include "cc/ops/keras_rnn_inputs.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -37,8 +38,8 @@ Status KerasRnnAttributes::Read(const Attributes& attributes) {
 
 Status KerasRnnInputs::Read() {
   TF_RNN_OPS_RETURN_IF_ERROR(ReadSequences("sequences", &sequences));
-  TF_RNN_OPS_RETURN_IF_ERROR(ReadHiddenState("initial_h", &initial_h));
-  TF_RNN_OPS_RETURN_IF_ERROR(ReadCellState("initial_c", &initial_c));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadInitialH("initial_h", &initial_h));
+  TF_RNN_OPS_RETURN_IF_ERROR(ReadInitialC("initial_c", &initial_c));
   if (units_.value() > std::numeric_limits<std::int64_t>::max() / 8) {
     return TooLarge();
   }
@@ -67,11 +68,32 @@ Status KerasRnnInputs::Read() {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckNumSteps("sequences", size_.batch * size_.time, sequences));
   }
+  if (frame_->has_values()) {
+    TF_RNN_OPS_RETURN_IF_ERROR(FillAbsent(&initial_h));
+    if (attributes_.has_cell_state()) {
+      TF_RNN_OPS_RETURN_IF_ERROR(FillAbsent(&initial_c));
+    }
+  }
   return ApplyMask(mask);
 }
 
 Status KerasRnnInputs::ReadSequences(const char* name, Array* array) {
   return ReadInput(frame_, name, {batch_, time_, features_}, array);
+}
+
+Status KerasRnnInputs::ReadInitialH(const char* name, Array* array) {
+  TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput(name, array));
+  const Shape& shape = array->shape;
+  const bool may_be_absent =
+      !shape.has_rank() || (shape.rank() == 2 && shape[0] <= 0);
+  if (!may_be_absent) return ReadHiddenState(name, array);
+  Size any("batch");
+  return ReadInput(frame_, name, {any, units_}, array);
+}
+
+Status KerasRnnInputs::ReadInitialC(const char* name, Array* array) {
+  return attributes_.has_cell_state() ? ReadInitialH(name, array)
+                                      : frame_->FindInput(name, array);
 }
 
 Status KerasRnnInputs::ReadHiddenState(const char* name, Array* array) {
@@ -110,6 +132,18 @@ Status KerasRnnInputs::ReadOptional(const std::string& name,
   TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput(name.c_str(), array));
   if (array->num_elements == 0 || !array->shape.is_known()) return Status();
   return MatchShape(name, dimensions, *array);
+}
+
+Status KerasRnnInputs::FillAbsent(Array* initial_state) const {
+  if (!IsAbsent(*initial_state)) return Status();
+  // There are units, and so the recurrent kernel has elements.
+  const rnn::CheckedInt num_bytes =
+      rnn::CheckedInt(size_.batch) * config_.num_units *
+      (recurrent_kernel.num_bytes / recurrent_kernel.num_elements);
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      frame_->MakeScratch(num_bytes.value(), &initial_state->data));
+  std::fill_n(initial_state->As<char>(), num_bytes.value(), 0);
+  return Status();
 }
 
 Status KerasRnnInputs::TooLarge() const {

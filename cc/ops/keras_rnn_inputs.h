@@ -41,6 +41,10 @@ class KerasRnnInputs {
   Status Read();
 
   Status ReadSequences(const char* name, Array* array);
+  // Read an initial state or its gradient, [batch, units], or [0, units] if the
+  // initial state is absent.
+  Status ReadInitialH(const char* name, Array* array);
+  Status ReadInitialC(const char* name, Array* array);
   Status ReadHiddenState(const char* name, Array* array);
   // Accepts any shape if there is no cell state.
   Status ReadCellState(const char* name, Array* array);
@@ -72,6 +76,15 @@ class KerasRnnInputs {
     return key;
   }
 
+  // Whether an initial state has the shape [0, units] and therefore is zeros.
+  bool IsAbsent(const Array& initial_state) const {
+    return initial_state.num_elements == 0 && size_.batch > 0 &&
+           config_.num_units > 0;
+  }
+  // Replaces the data of an absent initial state, or of its gradient, by zeros
+  // of the shape [batch, units].
+  Status FillAbsent(Array* initial_state) const;
+
   // The error for sizes that overflow.
   Status TooLarge() const;
 
@@ -90,8 +103,9 @@ class KerasRnnInputs {
   // [batch, time, units], or [batch, units] for only the last step.
   Shape outputs_shape() {
     return attributes_.return_sequences ? ShapeOf({batch_, time_, units_})
-                                        : ShapeOf({batch_, units_});
+                                        : state_shape();
   }
+  Shape state_shape() { return ShapeOf({batch_, units_}); }
 
   Array sequences, initial_h, initial_c, kernel, recurrent_kernel, bias;
 

@@ -647,10 +647,11 @@ Arguments LayerInputs() {
        "  step keeps the state, and its output is the output of the previous\n"
        "  step, or zeros if there is none.",
        "bool"},
-      {"initial_h", "The initial hidden state, [batch, units]."},
+      {"initial_h",
+       "The initial hidden state, [batch, units], or [0, units] for zeros."},
       {"initial_c",
-       "The initial cell state, [batch, units]. Ignored\n"
-       "  unless rnn_mode is lstm."},
+       "The initial cell state, [batch, units], or [0, units] for zeros.\n"
+       "  Ignored unless rnn_mode is lstm."},
       {"kernel",
        "The weights of the inputs, [features, gates * units]. Gates in Keras\n"
        "  order: lstm input, forget, cell candidate, output; gru update,\n"
@@ -666,10 +667,10 @@ Arguments LayerOutputs() {
   return {{"outputs",
            "The outputs of all steps, [batch, time, units], or of the last\n"
            "  step, [batch, units], if return_sequences is false."},
-          {"final_h", "The final hidden state, same shape as initial_h."},
+          {"final_h", "The final hidden state, [batch, units]."},
           {"final_c",
-           "The final cell state, same shape as initial_c; 0\n"
-           "  unless rnn_mode is lstm."}};
+           "The final cell state, [batch, units]; zeros with the shape of\n"
+           "  initial_c unless rnn_mode is lstm."}};
 }
 
 Arguments LayerDifferentiableInputs() {

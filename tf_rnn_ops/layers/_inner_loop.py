@@ -195,10 +195,16 @@ def inner_loop(
     cell = layer.cell
     dtype = cell.compute_dtype
     inputs = [keras.ops.cast(each, dtype) for each in _inputs(cell, sequences, training)]
-    states = [_of_batch(keras.ops.cast(each, dtype), inputs[0]) for each in _flat(initial_state)]
+    is_loop = _step_loop.is_needed(cell, training)
+    states = [
+        tf.zeros([0, cell.units], dtype)  # absent
+        if _is_filled_with_zeros(each) and not is_loop
+        else _of_batch(keras.ops.cast(each, dtype), inputs[0])
+        for each in _flat(initial_state)
+    ]
     mask = _flat(mask)[0]
     mask = None if mask is None else _checked_mask(mask, inputs[0], layer.go_backwards)
-    if _step_loop.is_needed(cell, training):
+    if is_loop:
         # With XLA, the ops of TensorFlow are faster than a call of GRUBlockCell per step.
         may_call_op = list(_activations(cell).values()) == ["tanh", "sigmoid"] and not is_compiled_by_xla()
         return _step_loop.inner_loop(layer, inputs, states, mask, training, may_call_op)
@@ -369,6 +375,13 @@ def _are_states(initial_state: Any, cell: Any, sequences: tf.Tensor) -> bool:
     return len(states) == (2 if rnn_mode(cell) == "lstm" else 1) and all(
         each.shape.rank == 2 and each.shape[1] is not None and each.shape.is_compatible_with(wanted) for each in states
     )
+
+
+def _is_filled_with_zeros(state: tf.Tensor) -> bool:
+    """Returns whether a tensor of a graph is one of zeros that is made in each call, as Keras's initial states are."""
+    if not tf.is_symbolic_tensor(state) or state.op.type != "Fill":
+        return False
+    return tf.get_static_value(state.op.inputs[1]) == 0
 
 
 def _of_batch(state: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -43,9 +43,12 @@ class KerasRnnForwardOp {
     TF_RNN_OPS_RETURN_IF_ERROR(
         frame->MakeOutput("outputs", inputs.outputs_shape(), &outputs));
     TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeOutput("final_h", inputs.initial_h.shape, &final_h));
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeOutput("final_c", inputs.initial_c.shape, &final_c));
+        frame->MakeOutput("final_h", inputs.state_shape(), &final_h));
+    TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
+        "final_c",
+        attributes_.has_cell_state() ? inputs.state_shape()
+                                     : inputs.initial_c.shape,
+        &final_c));
     TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
         "reserve_space", {reserve_space_size}, &reserve_space));
     if (!frame->has_values()) return Status();
@@ -191,10 +194,16 @@ class KerasRnnBackwardOp {
       Array gradient;
       TF_RNN_OPS_RETURN_IF_ERROR(
           frame->MakeOutput(name, like.shape, &gradient));
-      if (gradient.num_elements > 0) *data = gradient.As<E>();
-      const bool is_ignored =
-          data == &pass->input_c_backprop && !attributes_.has_cell_state();
-      if (is_ignored && frame->has_values()) SetZero(gradient);
+      if (!frame->has_values()) continue;
+      const bool is_of_cell_state = data == &pass->input_c_backprop;
+      if (is_of_cell_state && !attributes_.has_cell_state()) {
+        SetZero(gradient);
+      } else if (is_of_cell_state || data == &pass->input_h_backprop) {
+        TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&gradient));
+        *data = gradient.As<E>();
+      } else if (gradient.num_elements > 0) {
+        *data = gradient.As<E>();
+      }
     }
     return Status();
   }
@@ -256,9 +265,9 @@ class KerasRnnBackwardGradOp {
                              rnn::NetworkBackwardGrad<E>* pass) {
     Array initial_h, initial_c, sequences, kernel, recurrent_kernel, bias;
     TF_RNN_OPS_RETURN_IF_ERROR(
-        inputs->ReadHiddenState("initial_h_backprop_grad", &initial_h));
+        inputs->ReadInitialH("initial_h_backprop_grad", &initial_h));
     TF_RNN_OPS_RETURN_IF_ERROR(
-        inputs->ReadCellState("initial_c_backprop_grad", &initial_c));
+        inputs->ReadInitialC("initial_c_backprop_grad", &initial_c));
     TF_RNN_OPS_RETURN_IF_ERROR(
         inputs->ReadSequences("sequences_backprop_grad", &sequences));
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadWeights("_backprop_grad", &kernel,
@@ -266,8 +275,8 @@ class KerasRnnBackwardGradOp {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckShape("bias_backprop_grad", "of bias", inputs->bias.shape, bias));
     if (!frame->has_values()) return Status();
-    pass->dot_input_h = initial_h.As<E>();
-    pass->dot_input_c = initial_c.As<E>();
+    if (!inputs->IsAbsent(initial_h)) pass->dot_input_h = initial_h.As<E>();
+    if (!inputs->IsAbsent(initial_c)) pass->dot_input_c = initial_c.As<E>();
     if (!AreZeros<E>(sequences)) pass->dot_input = sequences.As<E>();
     if (!AreZeros<E>(kernel) || !AreZeros<E>(recurrent_kernel) ||
         !AreZeros<E>(bias)) {
