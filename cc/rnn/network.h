@@ -62,14 +62,29 @@ struct NetworkForward {
   const T* input_c;     // [P, B, U]; LSTM only
   const T* params;      // [CudnnRnnParamsSize(config)]
   KerasWeights<const T> keras_weights;
-  T* output;         // [S, B, D * O]
-  T* output_h;       // [P, B, O]
+  // Whether many calls have the same weights. Such calls are faster if they get
+  // them packed by NetworkKernels::pack_weights. The results have the same bits
+  // without packed_weights.
+  bool has_constant_weights;
+  const void* packed_weights;  // or null; replaces params and keras_weights
+  T* output;                   // [S, B, D * O]
+  T* output_h;                 // [P, B, O]
   T* output_c;       // [P, B, U]; LSTM only
   T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
   // Of RnnConfig::block_lstm, which has no reserve_space:
   Peepholes<const T> peepholes;
   LstmActivations<T> activations;
   void* workspace;  // [NetworkKernels::forward_workspace] bytes
+};
+
+// The weights of a network, to be packed for its forward pass.
+template <typename T>
+struct WeightPacking {
+  RnnConfig config;
+  const T* params;
+  KerasWeights<const T> keras_weights;
+  void* packed_weights;  // [NetworkKernels::packed_weights_bytes] bytes
+  void* workspace;       // [NetworkKernels::pack_weights_workspace] bytes
 };
 
 template <typename T>
@@ -171,6 +186,12 @@ struct NetworkKernels {
   void (*forward)(const NetworkForward<T>&, Executor&);
   void (*backward)(const NetworkBackward<T>&, Executor&);
   void (*backward_grad)(const NetworkBackwardGrad<T>&, Executor&);
+  // The bytes of a network's packed weights, aligned like Arena's arrays, or -1
+  // if they overflow std::int64_t. Their form depends on the instruction set.
+  std::int64_t (*packed_weights_bytes)(const RnnConfig&);
+  std::int64_t (*pack_weights_workspace)(const WeightPacking<T>&,
+                                         int num_threads);
+  void (*pack_weights)(const WeightPacking<T>&, Executor&);
   // The dropout masks of a pass with this stream: the factors of the input of
   // each layer above the first.
   // masks: [num_layers - 1, S, B, D * O]

@@ -267,17 +267,20 @@ template <typename T>
 class NetworkTest : public testing::Test {};
 TYPED_TEST_SUITE(NetworkTest, StorageTypes);
 
+void ExpectForwardIsClose(const ForwardResult& actual,
+                          const ForwardResult& expected, double tolerance) {
+  ExpectClose(actual.output, expected.output, tolerance, "output");
+  ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
+  ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+}
+
 // Returns the reference result.
 template <typename T>
 ForwardResult ExpectForwardEqualsTheReference(const Case& k,
                                               Engine<T>& engine) {
   SerialExecutor executor;
   const ForwardResult actual = engine.Forward(/*is_training=*/true, executor);
-  const ForwardResult expected = ReferenceForward(k);
-  const double tolerance = kTolerance<T>;
-  ExpectClose(actual.output, expected.output, tolerance, "output");
-  ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
-  ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+  ExpectForwardIsClose(actual, ReferenceForward(k), kTolerance<T>);
   return actual;
 }
 
@@ -303,6 +306,19 @@ TYPED_TEST(NetworkTest, LargeWeightsEqualTheReference) {
       });
 }
 
+TYPED_TEST(NetworkTest, PackedWeightsEqualTheReference) {
+  SerialExecutor executor;
+  ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
+    const auto forward = [&](bool packs) {
+      return engine.Forward(/*is_training=*/true, executor,
+                            /*has_constant_weights=*/true, packs);
+    };
+    const ForwardResult actual = forward(/*packs=*/true);
+    ExpectForwardIsClose(actual, ReferenceForward(k), kTolerance<TypeParam>);
+    ExpectForwardIsClose(actual, forward(/*packs=*/false), /*tolerance=*/0);
+  });
+}
+
 // Whatever the memory held before: buffers are filled with NaN.
 TYPED_TEST(NetworkTest, ReserveSpaceIsFinite) {
   SerialExecutor executor;
@@ -320,11 +336,7 @@ TYPED_TEST(NetworkTest, InferenceHasNoDropout) {
     const ForwardResult actual =
         engine.Forward(/*is_training=*/false, executor);
     k.dropout = 0;
-    const ForwardResult expected = ReferenceForward(k);
-    const double tolerance = kTolerance<TypeParam>;
-    ExpectClose(actual.output, expected.output, tolerance, "output");
-    ExpectClose(actual.output_h, expected.output_h, tolerance, "output_h");
-    ExpectClose(actual.output_c, expected.output_c, tolerance, "output_c");
+    ExpectForwardIsClose(actual, ReferenceForward(k), kTolerance<TypeParam>);
   });
 }
 

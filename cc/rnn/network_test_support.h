@@ -235,7 +235,9 @@ class Engine {
         output_(k.d_output.size()),
         reserve_space_(ReserveSpaceSize<T>(k.config, k.size)) {}
 
-  ForwardResult Forward(bool is_training, Executor& executor) {
+  // packs: packs weights before the pass, which then gets no others.
+  ForwardResult Forward(bool is_training, Executor& executor,
+                        bool has_constant_weights = false, bool packs = false) {
     Buffer<T> output_h(k_.input_h.size()), output_c(k_.input_c.size());
     NetworkForward<T> a{};
     Fill(a);
@@ -245,6 +247,13 @@ class Engine {
     a.output_h = output_h.data();
     a.output_c = output_c.data();
     a.reserve_space = is_training ? reserve_space_.data() : nullptr;
+    a.has_constant_weights = has_constant_weights;
+    const Buffer<char> packed = packs ? PackWeights(executor) : Buffer<char>(0);
+    if (packs) {
+      a.packed_weights = packed.data();
+      a.params = nullptr;
+      a.keras_weights = {};
+    }
     Buffer<char> workspace(
         kernels_.forward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
@@ -350,6 +359,17 @@ class Engine {
                           KerasBuffers<T>& keras_weights) const {
     return are_wanted && has_keras_weights() ? keras_weights.ToParams()
                                              : params.ToDoubles();
+  }
+  Buffer<char> PackWeights(Executor& executor) {
+    Buffer<char> packed(kernels_.packed_weights_bytes(k_.config));
+    WeightPacking<T> packing{k_.config, params_.data(),
+                             keras_weights_.constant_weights(), packed.data(),
+                             /*workspace=*/nullptr};
+    Buffer<char> workspace(
+        kernels_.pack_weights_workspace(packing, executor.num_threads()));
+    packing.workspace = workspace.data();
+    kernels_.pack_weights(packing, executor);
+    return packed;
   }
   template <typename Pass>
   void SetReserveSpace(Pass& a) {

@@ -12,6 +12,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
+#include "cc/rnn/simd/layer/packed_weights.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
@@ -25,19 +26,6 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 inline std::int64_t StepsAtOnce(const RnnSize& size) {
   constexpr std::int64_t kRows = 256;
   return Min(size.time, Max(kRows / Max(size.batch, 1), 1));
-}
-
-// Number of columns in the panels of a layer's units, for all gates.
-template <typename T>
-std::int64_t PanelCols(const RnnConfig& config) {
-  return config.num_gates() * CeilDiv(config.num_units, kTileCols<T>) *
-         kTileCols<T>;
-}
-
-// An element of a bias, or zero if the bias is null.
-template <typename P>
-ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
-  return bias == nullptr ? ComputeType<P>(0) : Widened(bias[unit]);
 }
 
 // Scratch memory for any layer of the network.
@@ -73,8 +61,7 @@ struct ForwardStepsScratch {
   }
 };
 
-// A panel holds the columns of kTileCols units: G blocks, one for each gate.
-// The panels of a row are contiguous.
+// The panels of a row (packed_weights.h) are contiguous.
 template <typename P, typename Cell>
 class ForwardSteps {
  public:
@@ -153,17 +140,6 @@ class ForwardSteps {
     return unit / kTileCols<T> * kPanelCols + unit % kTileCols<T>;
   }
 
-  // Fills the panels of a row with value(block, unit).
-  template <typename Value>
-  void Fill(const MatrixView<T>& row, const Value& value) const {
-    for (std::int64_t col = 0; col < row.cols; ++col) {
-      const std::int64_t unit =
-          col / kPanelCols * kTileCols<T> + col % kTileCols<T>;
-      *row.At(0, col) = unit < shape_.units
-                            ? value(col % kPanelCols / kTileCols<T>, unit)
-                            : T(0);
-    }
-  }
   // sums = bias + x, for each gate.
   // bias: a shared row; x: [rows, U], or null for zeros; sums: panels with the
   // same rows

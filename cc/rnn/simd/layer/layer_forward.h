@@ -42,7 +42,9 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   SequenceLengths lengths;
   std::int64_t layer;
   Weights<const P> weights;  // of the whole network
-  const P* input;            // [S, B, F]
+  // The same weights of this layer, or null if they are yet to be packed.
+  const PackedLayer<P>* packed;
+  const P* input;    // [S, B, F]
   const T* input_h;          // [D, B, O], of this layer
   const T* input_c;          // [D, B, U]; LSTM only
   // [S, B, D * O], or null if not needed. If P has fewer bits and `kept` are
@@ -55,10 +57,20 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   Peepholes<const T> peepholes{};
 };
 
-// Whether products read weights in place: for a few steps with few rows, this
-// is faster than packing them first. The bits of the result depend on this.
+// How a layer multiplies. The bits of the result depend on this, so it must not
+// depend on the number of threads.
+struct ForwardPlan {
+  // Whether products read weights in place.
+  bool reads_in_place;
+  // Whether each step computes W x together with R h_prev, which needs no
+  // memory for W x. Otherwise W x is computed for many steps at once.
+  bool is_fused;
+};
+
+// Whether there are so few rows that packing weights takes longer than reading
+// them in place.
 template <typename P>
-bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
+bool IsFasterInPlace(const RnnConfig& config, const RnnSize& size) {
   constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
   constexpr double kRowsWorthReading = 8;  // cost of reading weights
   if (config.has_keras_weights) {
@@ -70,23 +82,27 @@ bool ReadsWeightsInPlace(const RnnConfig& config, const RnnSize& size) {
              kMost;
 }
 
-// Whether each step computes W x together with R h_prev, which needs no memory
-// for W x. Otherwise W x is computed for many steps at once, because few rows
-// do not keep the multipliers busy: even a full tile of rows takes less time
-// than loading weights from beyond the second-level caches. The bits of the
-// result depend on this, so it must not depend on the number of threads.
+// Few rows do not keep the multipliers busy: even a full tile of rows takes
+// less time than loading weights from beyond the second-level caches.
+// has_constant_weights: whether weights are packed only once.
 template <typename P>
-bool FusesInput(const RnnConfig& config, const RnnSize& size) {
+ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
+                        bool has_constant_weights) {
   constexpr std::int64_t kLeastRows = 8;
-  if (ReadsWeightsInPlace<P>(config, size)) return true;
-  if (config.skip_input || size.batch < kLeastRows) return false;
+  if (!has_constant_weights && IsFasterInPlace<P>(config, size)) {
+    return {true, true};
+  }
+  if (config.skip_input) return {false, false};
+  if (has_constant_weights && size.time == 1) return {false, true};
+  if (size.batch < kLeastRows) return {false, false};
   // The capacity of two threads' caches, excluding other data.
   constexpr double kMostBytes = 1.5 * kSecondLevelBytes;
   const double weights = static_cast<double>(config.num_gates()) *
                          static_cast<double>(config.num_units) *
                          (static_cast<double>(config.largest_fan_in()) +
                           static_cast<double>(config.output_size()));
-  return size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes;
+  return {false,
+          size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes};
 }
 
 // Scratch memory for any layer of the network.
@@ -95,44 +111,38 @@ struct LayerForwardScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  PanelWeightsScratch<P> weights;  // null if read in place
-  T* bias;                         // [D, panels of U, G * kTileCols]
+  PackedLayer<P> packed;  // if not packed before
   // [D] left operands [StepsAtOnce * B, F]; null if cuDNN's weights are read in
   // place
   P* input;
   KerasProductScratch<P> products;  // [num_threads], for Keras
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
-  T* recurrent_bias;  // [D, U], of the gate that is not in `bias`, if any
-  T* hidden;          // [D, B, O], if the states are rounded
+  T* hidden;     // [D, B, O], if the states are rounded
   ForwardStepsScratch<P> steps;
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
+                      const ForwardPlan& plan, bool are_weights_packed,
                       int num_threads, Arena& arena)
-      : weights(ReadsWeightsInPlace<P>(config, size)
-                    ? PanelWeightsScratch<P>()
-                    : PanelWeightsScratch<P>(config, arena)),
+      : packed(are_weights_packed
+                   ? PackedLayer<P>()
+                   : PackedLayer<P>(config, config.largest_fan_in(),
+                                    plan.reads_in_place, arena)),
         steps(config, size, /*parts=*/1, num_threads, arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
-    bias = arena.Take<T>(directions * panel_cols);
-    const bool reads_in_place = ReadsWeightsInPlace<P>(config, size);
     input = arena.Take<P>(directions *
-                          Left::Size(reads_in_place && !config.has_keras_weights
+                          Left::Size(plan.reads_in_place && !config.has_keras_weights
                                          ? CheckedInt(0)
                                          : rows,
                                      config.largest_fan_in()));
     const std::int64_t workers =
-        reads_in_place && config.has_keras_weights ? num_threads : 0;
+        plan.reads_in_place && config.has_keras_weights ? num_threads : 0;
     products = {
         arena.Take<P>(workers * KerasProductScratch<P>::PackedSize(size)),
         arena.Take<T>(workers * KerasProductScratch<P>::BlockSize(size))};
     projected = arena.Take<T>(directions * panel_cols *
-                              (FusesInput<P>(config, size) ? 0 : rows));
-    const bool has_recurrent_bias =
-        TraitsOf(config.mode).blocks > config.num_gates();
-    recurrent_bias =
-        arena.Take<T>(directions * (has_recurrent_bias ? config.num_units : 0));
+                              (plan.is_fused ? 0 : rows));
     hidden = arena.Take<T>(kRoundsOperands<P>
                                ? directions * size.batch * config.output_size()
                                : CheckedInt(0));
@@ -145,17 +155,19 @@ class LayerForward {
   using T = ComputeType<P>;
 
   LayerForward(const LayerForwardArguments<P>& arguments,
-               const LayerForwardScratch<P>& scratch, Executor& executor)
+               const ForwardPlan& plan, const LayerForwardScratch<P>& scratch,
+               Executor& executor)
       : a_(arguments),
         scratch_(scratch),
         executor_(executor),
         shape_(a_.config, a_.size, a_.layer),
         sweep_(shape_, Sweep::kForward, StepsAtOnce(a_.size)),
         params_(a_.config, shape_, a_.weights),
-        weights_(a_.config, shape_, a_.weights, scratch_.weights),
+        packed_(a_.packed != nullptr ? *a_.packed : scratch_.packed),
+        weights_(a_.config, shape_, a_.weights, packed_.weights),
         weights_in_place_(a_.config, shape_, a_.weights),
-        reads_in_place_(ReadsWeightsInPlace<P>(a_.config, a_.size)),
-        is_fused_(FusesInput<P>(a_.config, a_.size)),
+        reads_in_place_(plan.reads_in_place),
+        is_fused_(plan.is_fused),
         output_is_uncached_(IsBestUncached(
             a_.output,
             shape_.time * shape_.batch * shape_.directions * shape_.output_size,
@@ -188,8 +200,10 @@ class LayerForward {
                   shape_.directions * shape_.batch * shape_.output_size,
                   scratch_.hidden);
     }
-    if (!reads_in_place_) weights_.Pack(executor_);
-    AddBiases();
+    if (a_.packed == nullptr) {
+      if (!reads_in_place_) weights_.Pack(executor_);
+      PackBiases<Cell>(a_.config, shape_, a_.weights, packed_);
+    }
     sweep_.ForEachChunk(executor_, [&](const StepChunk& chunk) {
       if (!reads_in_place_ || params_.is_transposed()) PrepareInput(chunk);
       RunSteps(chunk);
@@ -232,36 +246,11 @@ class LayerForward {
     return shape_.OfDirection(a_.output_c, direction, shape_.units);
   }
   MatrixView<T> Bias(std::int64_t direction) const {
-    return steps_.SharedRow(scratch_.bias, direction);
+    return steps_.SharedRow(packed_.bias, direction);
   }
   T* RecurrentBias(std::int64_t direction) const {
-    return scratch_.recurrent_bias + direction * shape_.units;
+    return packed_.recurrent_bias + direction * shape_.units;
   }
-  // Fills the bias that is added to W x: the sum of both biases, except for the
-  // GRU gate whose recurrent bias is added elsewhere.
-  void AddBiases() const {
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      const auto input = params_.InputBiases(d);
-      const auto recurrent = params_.RecurrentBiases(d);
-      if constexpr (Cell::kFirstRecurrent > 0) {
-        const P* const bias = recurrent[InputGate<Cell>(0)];
-        for (std::int64_t unit = 0; unit < shape_.units; ++unit) {
-          RecurrentBias(d)[unit] = ElementOr0(bias, unit);
-        }
-      }
-      steps_.Fill(Bias(d), [&](std::int64_t block, std::int64_t unit) {
-        const std::int64_t gate = InputGate<Cell>(block);
-        T sum = ElementOr0(input[gate], unit);
-        if constexpr (Cell::kIsBlockLstm) {
-          if (gate == 1) sum += a_.config.block_lstm.forget_bias;
-        }
-        return block < Cell::kFirstRecurrent
-                   ? sum
-                   : sum + ElementOr0(recurrent[gate], unit);
-      });
-    }
-  }
-
   // The input of the steps, [steps * B, F], in order of time: in place, and
   // packed.
   MatrixView<const P> InputRows(std::int64_t direction,
@@ -627,6 +616,7 @@ class LayerForward {
   const LayerShape shape_;
   const Sweep sweep_;
   const LayerParams<const P> params_;
+  const PackedLayer<P> packed_;
   const PanelWeights<P, Cell> weights_;
   const WeightsInPlace<P, Cell> weights_in_place_;
   const bool reads_in_place_;

@@ -69,9 +69,12 @@ struct LayerTangentScratch {
 
   LayerTangentScratch(const RnnConfig& config, const RnnSize& size,
                       bool has_dot_params, int num_threads, Arena& arena)
-      : weights(config, arena),
+      : weights(config, config.largest_fan_in(), arena),
         steps(config, size, /*parts=*/2, num_threads, arena) {
-    if (has_dot_params) dot_weights = PanelWeightsScratch<P>(config, arena);
+    if (has_dot_params) {
+      dot_weights =
+          PanelWeightsScratch<P>(config, config.largest_fan_in(), arena);
+    }
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
@@ -160,12 +163,18 @@ class LayerTangent {
       }
       const auto input = dot_params_.InputBiases(d);
       const auto recurrent = dot_params_.RecurrentBiases(d);
-      steps_.Fill(sums, [&](std::int64_t block, std::int64_t unit) {
-        return ElementOr0(input[InputGate<Cell>(block)], unit);
-      });
-      steps_.Fill(RecurrentBias(d), [&](std::int64_t gate, std::int64_t unit) {
-        return ElementOr0(recurrent[gate], unit);
-      });
+      FillPanels<Cell>(
+          shape_.units,
+          [&](std::int64_t block, std::int64_t unit) {
+            return ElementOr0(input[InputGate<Cell>(block)], unit);
+          },
+          sums.data);
+      FillPanels<Cell>(
+          shape_.units,
+          [&](std::int64_t gate, std::int64_t unit) {
+            return ElementOr0(recurrent[gate], unit);
+          },
+          RecurrentBias(d).data);
     }
   }
 

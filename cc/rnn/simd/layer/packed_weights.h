@@ -15,12 +15,42 @@
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
+#include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/sizes.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Scratch memory for any layer of the network. Sizes: see cc/rnn/network.h;
-// F = fan_in of the layer, G = gates.
+// A panel holds the columns of kTileCols units: G blocks, one for each gate.
+// This is the number of columns in the panels of a layer's units.
+template <typename T>
+std::int64_t PanelCols(const RnnConfig& config) {
+  return config.num_gates() * CeilDiv(config.num_units, kTileCols<T>) *
+         kTileCols<T>;
+}
+
+// Fills a row of panels with value(block, unit).
+// row: [PanelCols]
+template <typename Cell, typename T, typename Value>
+void FillPanels(std::int64_t units, const Value& value, T* row) {
+  constexpr std::int64_t kPanelCols = Cell::kGates * kTileCols<T>;
+  const std::int64_t cols = CeilDiv(units, kTileCols<T>) * kPanelCols;
+  for (std::int64_t col = 0; col < cols; ++col) {
+    const std::int64_t unit =
+        col / kPanelCols * kTileCols<T> + col % kTileCols<T>;
+    row[col] =
+        unit < units ? value(col % kPanelCols / kTileCols<T>, unit) : T(0);
+  }
+}
+
+// An element of a bias, or zero if the bias is null.
+template <typename P>
+ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
+  return bias == nullptr ? ComputeType<P>(0) : Widened(bias[unit]);
+}
+
+// Memory for the weights of a layer. Sizes: see cc/rnn/network.h; F = fan_in
+// of the layer, G = gates.
 // P: the type of params and product operands.
 template <typename P>
 struct PanelWeightsScratch {
@@ -34,13 +64,12 @@ struct PanelWeightsScratch {
 
   // Null pointers, for weights that are not packed.
   PanelWeightsScratch() = default;
-  PanelWeightsScratch(const RnnConfig& config, Arena& arena) {
+  // fan_in: of the layer; or the largest, for any layer of the network.
+  PanelWeightsScratch(const RnnConfig& config, std::int64_t fan_in,
+                      Arena& arena) {
     const CheckedInt directions = config.num_directions;
-    const std::int64_t panel_cols = config.num_gates() *
-                                    CeilDiv(config.num_units, kTileCols<P>) *
-                                    kTileCols<P>;
-    input = arena.Take<P>(directions *
-                          Right::Size(config.largest_fan_in(), panel_cols));
+    const std::int64_t panel_cols = PanelCols<ComputeType<P>>(config);
+    input = arena.Take<P>(directions * Right::Size(fan_in, panel_cols));
     recurrent = arena.Take<P>(directions *
                               Right::Size(config.output_size(), panel_cols));
     projection = arena.Take<P>(
@@ -142,6 +171,70 @@ class PanelWeights {
   const LayerParams<const P> params_;
   const std::int64_t panels_;  // of units
 };
+
+// The weights and biases of a layer, as the forward pass reads them.
+template <typename P>
+struct PackedLayer {
+  using T = ComputeType<P>;
+
+  PanelWeightsScratch<P> weights;  // null if read in place
+  T* bias = nullptr;               // [D, panels of U, G * kTileCols]
+  // [D, U], of the gate that is not in `bias`, if any
+  T* recurrent_bias = nullptr;
+
+  // Null pointers.
+  PackedLayer() = default;
+  PackedLayer(const RnnConfig& config, std::int64_t layer, Arena& arena)
+      : PackedLayer(
+            config,
+            config.skip_input && layer == 0 ? 0 : config.fan_in(layer),
+            /*reads_weights_in_place=*/false, arena) {}
+  // fan_in: of the layer; or the largest, for any layer of the network.
+  PackedLayer(const RnnConfig& config, std::int64_t fan_in,
+              bool reads_weights_in_place, Arena& arena)
+      : weights(reads_weights_in_place
+                    ? PanelWeightsScratch<P>()
+                    : PanelWeightsScratch<P>(config, fan_in, arena)) {
+    const CheckedInt directions = config.num_directions;
+    const bool has_recurrent_bias =
+        TraitsOf(config.mode).blocks > config.num_gates();
+    bias = arena.Take<T>(directions * PanelCols<T>(config));
+    recurrent_bias =
+        arena.Take<T>(directions * (has_recurrent_bias ? config.num_units : 0));
+  }
+};
+
+// Fills the biases of a layer. What is added to W x is the sum of both biases,
+// except for the GRU gate whose recurrent bias is added elsewhere.
+template <typename Cell, typename P>
+void PackBiases(const RnnConfig& config, const LayerShape& shape,
+                const Weights<const P>& weights, const PackedLayer<P>& packed) {
+  using T = ComputeType<P>;
+  const LayerParams<const P> params(config, shape, weights);
+  for (std::int64_t d = 0; d < shape.directions; ++d) {
+    const auto input = params.InputBiases(d);
+    const auto recurrent = params.RecurrentBiases(d);
+    if constexpr (Cell::kFirstRecurrent > 0) {
+      const P* const bias = recurrent[InputGate<Cell>(0)];
+      for (std::int64_t unit = 0; unit < shape.units; ++unit) {
+        packed.recurrent_bias[d * shape.units + unit] = ElementOr0(bias, unit);
+      }
+    }
+    FillPanels<Cell>(
+        shape.units,
+        [&](std::int64_t block, std::int64_t unit) {
+          const std::int64_t gate = InputGate<Cell>(block);
+          T sum = ElementOr0(input[gate], unit);
+          if constexpr (Cell::kIsBlockLstm) {
+            if (gate == 1) sum += config.block_lstm.forget_bias;
+          }
+          return block < Cell::kFirstRecurrent
+                     ? sum
+                     : sum + ElementOr0(recurrent[gate], unit);
+        },
+        packed.bias + d * PanelCols<T>(config));
+  }
+}
 
 // Scratch memory for any layer of the network.
 template <typename P>

@@ -16,10 +16,19 @@
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
 
+template <typename Arguments>
+bool IsEmpty(const Arguments& arguments) {
+  return HasNoState(arguments.config, arguments.size);
+}
+template <typename T>
+bool IsEmpty(const WeightPacking<T>& arguments) {
+  return arguments.config.num_units == 0;
+}
+
 // The bytes of scratch memory that a call needs.
 template <typename Call, typename Arguments>
 std::int64_t Workspace(const Arguments& arguments, int num_threads) {
-  if (HasNoState(arguments.config, arguments.size)) return 0;
+  if (IsEmpty(arguments)) return 0;
   Arena arena(nullptr);
   Call(arguments, num_threads, arena);
   return arena.used();
@@ -29,7 +38,7 @@ template <typename Call, typename Arguments>
 void Run(const Arguments& arguments, Executor& executor) {
   Arena arena(arguments.workspace);
   const Call call(arguments, executor.num_threads(), arena);
-  assert(HasNoState(arguments.config, arguments.size) ||
+  assert(IsEmpty(arguments) ||
          arena.used() == Workspace<Call>(arguments, executor.num_threads()));
   call.Run(executor);
 }
@@ -42,6 +51,9 @@ NetworkKernels<T> Kernels() {
           &Run<ForwardPass<T>, NetworkForward<T>>,
           &Run<BackwardPass<T>, NetworkBackward<T>>,
           &Run<BackwardGradPass<T>, NetworkBackwardGrad<T>>,
+          &WeightPackingPass<T>::Bytes,
+          &Workspace<WeightPackingPass<T>, WeightPacking<T>>,
+          &Run<WeightPackingPass<T>, WeightPacking<T>>,
           &DropoutMasks<ComputeType<T>>};
 }
 

@@ -36,6 +36,7 @@ class ForwardPass {
         shapes_(a.config, a.size, a.step_order),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
+        plan_(PlanForward<P>(a.config, a.size, a.has_constant_weights)),
         samples_(
             a.sequence_lengths, a.size,
             IsWorthSorting(a.sequence_lengths, a.config, a.size, a.is_training),
@@ -45,7 +46,10 @@ class ForwardPass {
         input_(operand_staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        weights_(a.config, {a.params, a.keras_weights}, arena),
+        weights_(a.config,
+                 is_packed() ? Weights<const T>{}
+                             : Weights<const T>{a.params, a.keras_weights},
+                 arena),
         output_(operand_staging_.BufferIfAny(a.output, shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
@@ -59,7 +63,7 @@ class ForwardPass {
         inner_inputs_(arena.Take<P>(
             shapes_.output.size() *
             (kRoundsOperands<P> ? Min(a.config.num_layers - 1, 2) : 0))),
-        scratch_(a.config, a.size, num_threads, arena) {}
+        scratch_(a.config, a.size, plan_, is_packed(), num_threads, arena) {}
 
   void Run(Executor& executor) const {
     if (!HasNoState(a_.config, a_.size)) Compute(executor);
@@ -80,6 +84,7 @@ class ForwardPass {
         samples_.lengths(),
         0,
         weights_.Read(executor),
+        nullptr,
         operand_staging_.Read(a_.input, input_, shapes_.input, executor),
         staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
@@ -96,6 +101,8 @@ class ForwardPass {
     staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
     staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
   }
+
+  bool is_packed() const { return a_.packed_weights != nullptr; }
 
   bool KeepsActivations() const {
     const auto& arrays = a_.activations.arrays;
@@ -131,7 +138,13 @@ class ForwardPass {
         shapes_.hidden_state.size().value() / a_.config.num_layers;
     const std::int64_t cell_size =
         shapes_.cell_state.size().value() / a_.config.num_layers;
+    Arena packed_weights(const_cast<void*>(a_.packed_weights));
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
+      PackedLayer<P> packed;
+      if (is_packed()) {
+        packed = PackedLayer<P>(a_.config, layer.layer, packed_weights);
+        layer.packed = &packed;
+      }
       layer.output = LayerOutput(layer.layer);
       layer.rounded_output = RoundedOutput(layer.layer);
       if (a_.is_training) {
@@ -141,7 +154,8 @@ class ForwardPass {
             a_.config, a_.size, kKeepsFinitePairs<T>);
       }
       WithCell<C>(a_.config, [&](auto cell) {
-        LayerForward<P, decltype(cell)>(layer, scratch_, executor).Run();
+        LayerForward<P, decltype(cell)>(layer, plan_, scratch_, executor)
+            .Run();
       });
       layer.input = NextInput(layer, executor);
       layer.input_h += hidden_size;
@@ -225,6 +239,7 @@ class ForwardPass {
   const NetworkForward<T>& a_;
   const NetworkShapes shapes_;
   const ReservedArrays<C> activations_;
+  const ForwardPlan plan_;
   const Samples samples_;
   const Staging<T> staging_;
   const Staging<T, P> operand_staging_;
@@ -241,6 +256,45 @@ class ForwardPass {
   C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]
   P* const inner_inputs_;   // [2 or fewer, S, B, D * O], if P has fewer bits
   const LayerForwardScratch<P> scratch_;
+};
+
+// Packs the weights of all layers.
+template <typename T>
+class WeightPackingPass {
+ public:
+  using P = OperandType<T>;
+
+  WeightPackingPass(const WeightPacking<T>& a, int /*num_threads*/,
+                    Arena& arena)
+      : a_(a), weights_(a.config, {a.params, a.keras_weights}, arena) {}
+
+  void Run(Executor& executor) const {
+    if (a_.config.num_units == 0) return;
+    const Weights<const P> weights = weights_.Read(executor);
+    Arena packed_weights(a_.packed_weights);
+    for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {
+      const LayerShape shape(a_.config, /*size=*/{}, i);
+      const PackedLayer<P> packed(a_.config, i, packed_weights);
+      WithCell<ComputeType<T>>(a_.config, [&](auto cell) {
+        using Cell = decltype(cell);
+        PanelWeights<P, Cell>(a_.config, shape, weights, packed.weights)
+            .Pack(executor);
+        PackBiases<Cell>(a_.config, shape, weights, packed);
+      });
+    }
+  }
+
+  static std::int64_t Bytes(const RnnConfig& config) {
+    Arena packed_weights(nullptr);
+    for (std::int64_t i = 0; i < config.num_layers; ++i) {
+      PackedLayer<P>(config, i, packed_weights);
+    }
+    return packed_weights.used();
+  }
+
+ private:
+  const WeightPacking<T>& a_;
+  const WeightsStaging<const T, P> weights_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
