@@ -365,7 +365,7 @@ $(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
 # Instruction sets that this CPU lacks are compiled without AddressSanitizer: no test can run them.
 CPU_HAS = $(shell grep -qw $(1) /proc/cpuinfo && echo yes)
 RUNS_UP_TO = $(if $(call CPU_HAS,amx_bf16),amx,$(if $(call CPU_HAS,avx512_bf16),avx512_bf16,$(if \
-	$(call CPU_HAS,avx512f),avx512,avx2)))
+	$(call CPU_HAS,avx512_vnni),avx512_vnni,$(if $(call CPU_HAS,avx512f),avx512,avx2))))
 sanitize: sanitize-memory sanitize-threads ## Run the C++ unit tests under all sanitizers.
 
 SANITIZED := //cc/ops/... //cc/rnn/... //cc/gpu/... //cc/ffi/...

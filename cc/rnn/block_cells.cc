@@ -11,6 +11,7 @@ namespace tf_rnn_ops::rnn {
   switch (instruction_set) {          \
     case InstructionSet::kAmx:        \
     case InstructionSet::kAvx512Bf16: \
+    case InstructionSet::kAvx512Vnni: \
     case InstructionSet::kAvx512:     \
       return avx512::Cell<T>();       \
     case InstructionSet::kAvx2:       \

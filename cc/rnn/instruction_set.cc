@@ -15,7 +15,8 @@ namespace tf_rnn_ops::rnn {
 namespace {
 
 constexpr InstructionSet kAll[] = {
-    InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512,
+    InstructionSet::kBaseline,   InstructionSet::kAvx2,
+    InstructionSet::kAvx512,     InstructionSet::kAvx512Vnni,
     InstructionSet::kAvx512Bf16, InstructionSet::kAmx};
 
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
@@ -26,12 +27,14 @@ bool CpuHasAvx512Bfloat16() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
          (eax & kAvx512Bfloat16) != 0;
 }
-bool CpuHasAmxBfloat16() {
-  constexpr unsigned kAmxBfloat16 = 1u << 22;  // EDX of leaf 7, subleaf 0
-  constexpr unsigned kAmxTile = 1u << 24;      // likewise
+bool CpuHasAmx() {
+  constexpr unsigned kBfloat16 = 1u << 22;  // EDX of leaf 7, subleaf 0
+  constexpr unsigned kTile = 1u << 24;      // likewise
+  constexpr unsigned kInt8 = 1u << 25;      // likewise
+  constexpr unsigned kAll = kBfloat16 | kTile | kInt8;
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
-         (edx & kAmxBfloat16) != 0 && (edx & kAmxTile) != 0;
+         (edx & kAll) == kAll;
 }
 
 // Requests the tile registers from the operating system, which grants them to a
@@ -62,10 +65,13 @@ bool Supports(InstructionSet instruction_set) {
              __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl");
+    case InstructionSet::kAvx512Vnni:
+      return Supports(InstructionSet::kAvx512) &&
+             __builtin_cpu_supports("avx512vnni");
     case InstructionSet::kAvx512Bf16:
-      return Supports(InstructionSet::kAvx512) && CpuHasAvx512Bfloat16();
+      return Supports(InstructionSet::kAvx512Vnni) && CpuHasAvx512Bfloat16();
     case InstructionSet::kAmx:
-      return Supports(InstructionSet::kAvx512Bf16) && CpuHasAmxBfloat16() &&
+      return Supports(InstructionSet::kAvx512Bf16) && CpuHasAmx() &&
              MayUseTiles();
 #endif
     default:
@@ -82,7 +88,7 @@ InstructionSet CapFromEnvironment() {
   if (ParseInstructionSet(value, &cap)) return cap;
   std::fprintf(stderr,
                "tf_rnn_ops: ignoring TF_RNN_OPS_ISA \"%s\"; it must be "
-               "baseline, avx2, avx512, avx512_bf16 or amx\n",
+               "baseline, avx2, avx512, avx512_vnni, avx512_bf16 or amx\n",
                value);
   return kNone;
 }
@@ -97,6 +103,8 @@ const char* InstructionSetName(InstructionSet instruction_set) {
       return "avx2";
     case InstructionSet::kAvx512:
       return "avx512";
+    case InstructionSet::kAvx512Vnni:
+      return "avx512_vnni";
     case InstructionSet::kAvx512Bf16:
       return "avx512_bf16";
     case InstructionSet::kAmx:

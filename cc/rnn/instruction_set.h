@@ -19,11 +19,12 @@ enum class InstructionSet {
   kBaseline,    // the compiler's default for the architecture
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, CD, BW, DQ, VL
+  kAvx512Vnni,  // AVX-512 VNNI
   kAvx512Bf16,  // AVX-512 BF16
-  kAmx,         // AMX TILE, BF16
+  kAmx,         // AMX TILE, BF16, INT8
 };
 
-// "baseline", "avx2", "avx512", "avx512_bf16", "amx".
+// "baseline", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx".
 const char* InstructionSetName(InstructionSet instruction_set);
 
 // Returns whether `name` names an instruction set, and sets `*result` if so.

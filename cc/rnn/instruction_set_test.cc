@@ -57,8 +57,8 @@ TEST(InstructionSetTest, TilesAreRequestedOnlyIfAmxIsAllowed) {
 TEST(InstructionSetTest, NamesParse) {
   for (InstructionSet each :
        {InstructionSet::kBaseline, InstructionSet::kAvx2,
-        InstructionSet::kAvx512, InstructionSet::kAvx512Bf16,
-        InstructionSet::kAmx}) {
+        InstructionSet::kAvx512, InstructionSet::kAvx512Vnni,
+        InstructionSet::kAvx512Bf16, InstructionSet::kAmx}) {
     InstructionSet parsed;
     ASSERT_TRUE(ParseInstructionSet(InstructionSetName(each), &parsed));
     EXPECT_EQ(parsed, each);

@@ -69,7 +69,7 @@ struct NetworkForward {
   const void* packed_weights;  // or null; replaces params and keras_weights
   T* output;                   // [S, B, D * O]
   T* output_h;                 // [P, B, O]
-  T* output_c;       // [P, B, U]; LSTM only
+  T* output_c;                 // [P, B, U]; LSTM only
   T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
   // Of RnnConfig::block_lstm, which has no reserve_space:
   Peepholes<const T> peepholes;
@@ -203,6 +203,13 @@ struct NetworkKernels {
 template <typename T>
 NetworkKernels<T> GetNetworkKernels(InstructionSet instruction_set,
                                     const RnnConfig& config);
+
+// The kernels for inference with weights in another format. The others are
+// null. A format that the instruction set does not multiply is replaced by
+// kFloat32.
+NetworkKernels<float> GetInferenceKernels(InstructionSet instruction_set,
+                                          const RnnConfig& config,
+                                          WeightFormat format);
 
 }  // namespace tf_rnn_ops::rnn
 

@@ -319,6 +319,36 @@ TYPED_TEST(NetworkTest, PackedWeightsEqualTheReference) {
   });
 }
 
+TEST(NetworkTest, WeightsOfOtherFormatsAreClose) {
+  constexpr struct {
+    WeightFormat format;
+    double tolerance;
+  } kFormats[] = {{WeightFormat::kBFloat16, 0.03}, {WeightFormat::kInt8, 0.06}};
+  SerialExecutor serial;
+  Threads threads;
+  PoolExecutor pool(threads.Schedule(), /*num_threads=*/3);
+  for (Case k : Cases()) {
+    k.dropout = 0;
+    const ForwardResult expected = ReferenceForward(k);
+    for (InstructionSet instruction_set : SupportedInstructionSets()) {
+      for (const auto& [format, tolerance] : kFormats) {
+        SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                     Describe(k));
+        Engine<float> engine(
+            GetInferenceKernels(instruction_set, k.config, format), k);
+        const auto forward = [&](Executor& executor, bool packs) {
+          return engine.Forward(/*is_training=*/false, executor,
+                                /*has_constant_weights=*/true, packs);
+        };
+        const ForwardResult actual = forward(serial, /*packs=*/true);
+        ExpectForwardIsClose(actual, expected, tolerance);
+        ExpectForwardIsClose(actual, forward(serial, /*packs=*/false), 0);
+        ExpectForwardIsClose(actual, forward(pool, /*packs=*/true), 0);
+      }
+    }
+  }
+}
+
 // Whatever the memory held before: buffers are filled with NaN.
 TYPED_TEST(NetworkTest, ReserveSpaceIsFinite) {
   SerialExecutor executor;

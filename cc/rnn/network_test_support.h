@@ -217,8 +217,10 @@ template <typename T>
 class Engine {
  public:
   Engine(InstructionSet instruction_set, Case& k)
+      : Engine(GetNetworkKernels<T>(instruction_set, k.config), k) {}
+  Engine(const NetworkKernels<T>& kernels, Case& k)
       : k_(k),
-        kernels_(GetNetworkKernels<T>(instruction_set, k.config)),
+        kernels_(kernels),
         input_(Rounded<T>(k.input)),
         input_h_(Rounded<T>(k.input_h)),
         input_c_(Rounded<T>(k.input_c)),
@@ -248,7 +250,7 @@ class Engine {
     a.output_c = output_c.data();
     a.reserve_space = is_training ? reserve_space_.data() : nullptr;
     a.has_constant_weights = has_constant_weights;
-    const Buffer<char> packed = packs ? PackWeights(executor) : Buffer<char>(0);
+    Buffer<char> packed = packs ? PackWeights(executor) : Buffer<char>(0);
     if (packs) {
       a.packed_weights = packed.data();
       a.params = nullptr;

@@ -27,6 +27,9 @@ constexpr std::int64_t KerasBiasRows(RnnMode mode) {
   return mode == RnnMode::kGru ? 2 : 1;
 }
 
+// The format of the packed weights of a float32 network.
+enum class WeightFormat { kFloat32, kBFloat16, kInt8 };
+
 // Null weights are zeros; null gradients are not computed.
 template <typename E>
 struct Weights {

@@ -14,11 +14,14 @@ _AVX512 = _AVX2 + [
     "-mprefer-vector-width=512",
 ]
 
-_AVX512_BF16 = _AVX512 + ["-mavx512bf16"]
+_AVX512_VNNI = _AVX512 + ["-mavx512vnni"]
+
+_AVX512_BF16 = _AVX512_VNNI + ["-mavx512bf16"]
 
 _AMX = _AVX512_BF16 + [
     "-mamx-tile",
     "-mamx-bf16",
+    "-mamx-int8",
 ]
 
 # In ascending order, with the names of TF_RNN_OPS_ISA. These flags apply only
@@ -26,6 +29,7 @@ _AMX = _AVX512_BF16 + [
 _X86_64 = {
     "avx2": _AVX2,
     "avx512": _AVX512,
+    "avx512_vnni": _AVX512_VNNI,
     "avx512_bf16": _AVX512_BF16,
     "amx": _AMX,
 }
@@ -46,8 +50,12 @@ def _unwatched_above(lower_sets):
         [("//conditions:default", [])],
     ))
 
-# Useful only for bfloat16.
-_BFLOAT16 = ["avx512_bf16", "amx"]
+# Useful only for products of some types.
+BFLOAT16_SETS = ["avx512_bf16", "amx"]
+INT8_SETS = [
+    "avx512_vnni",
+    "amx",
+]
 
 def _isolated(name, part, instruction_set):
     """Relinks `part` so that it exports only symbols whose name contains the instruction set.
@@ -75,7 +83,7 @@ def _isolated(name, part, instruction_set):
         tags = ["manual"],
     )
 
-def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False):
+def simd_library(name, srcs, hdrs, deps, copts = [], special_sets = []):
     """Compiles `srcs` for each instruction set; `name` contains all of them.
 
     NAME_symbols_test checks that the higher sets share no symbol with other code.
@@ -86,12 +94,12 @@ def simd_library(name, srcs, hdrs, deps, copts = [], multiplies_bfloat16 = False
       hdrs: headers that do not depend on the instruction set.
       deps: the libraries of headers that the sources include.
       copts: flags for every instruction set.
-      multiplies_bfloat16: whether to also compile for the instruction sets that only speed up bfloat16 products.
+      special_sets: the instruction sets that only speed up products of some types to also compile for.
     """
     instruction_sets = {
         key: flags
         for key, flags in _X86_64.items()
-        if multiplies_bfloat16 or key not in _BFLOAT16
+        if key in special_sets or key not in BFLOAT16_SETS + INT8_SETS
     }
     baseline = name + "_baseline"
     plain = []

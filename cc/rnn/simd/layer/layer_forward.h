@@ -20,20 +20,42 @@
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
+#include "cc/rnn/simd/layer/quantized_weights.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/layer/weights_in_place.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/matmul/quantized_product.h"
 #include "cc/rnn/simd/vector/cache.h"
 #include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/sizes.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// Sizes: see cc/rnn/network.h; F = fan_in of the layer, G = gates.
-// P: the type of params and product operands.
+// What a layer multiplies with: operands of type P.
 template <typename P>
+struct PlainProducts {
+  using Packed = PackedLayer<P, PanelWeightsMemory<P>>;
+  template <typename Cell>
+  using WeightsOf = PanelWeights<P, Cell>;
+  static constexpr bool kAreQuantized = false;
+  static constexpr std::int64_t kSpeed = 1;  // relative to float
+  static constexpr std::int64_t kWeightBytes = sizeof(P);
+};
+// What a layer multiplies with: 8-bit integers.
+struct QuantizedProducts {
+  using Packed = PackedLayer<float, QuantizedWeightsMemory>;
+  template <typename Cell>
+  using WeightsOf = QuantizedWeights<Cell>;
+  static constexpr bool kAreQuantized = true;
+  static constexpr std::int64_t kSpeed = kQuantizedSpeed;
+  static constexpr std::int64_t kWeightBytes = 1;
+};
+
+// Sizes: see cc/rnn/network.h; F = fan_in of the layer, G = gates.
+// P: the type of params and product operands. Products: see above.
+template <typename P, typename Products>
 struct LayerForwardArguments {  // with B > 0 and U > 0
   using T = ComputeType<P>;
 
@@ -43,10 +65,10 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   std::int64_t layer;
   Weights<const P> weights;  // of the whole network
   // The same weights of this layer, or null if they are yet to be packed.
-  const PackedLayer<P>* packed;
+  const typename Products::Packed* packed;
   const P* input;    // [S, B, F]
-  const T* input_h;          // [D, B, O], of this layer
-  const T* input_c;          // [D, B, U]; LSTM only
+  const T* input_h;  // [D, B, O], of this layer
+  const T* input_c;  // [D, B, U]; LSTM only
   // [S, B, D * O], or null if not needed. If P has fewer bits and `kept` are
   // pairs, these are pairs, too.
   T* output;
@@ -105,13 +127,38 @@ ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
           size.batch > kMaxTileRows || weights * sizeof(P) <= kMostBytes};
 }
 
+// Scratch memory for the quantized rows of the left operands.
+struct QuantizedRowsScratch {
+  // [D] QuantizedLeft [StepsAtOnce * B, F]
+  std::int8_t* input = nullptr;
+  float* input_scales = nullptr;
+  // [num_threads] QuantizedLeft [B, O]
+  std::int8_t* state = nullptr;
+  float* state_scales = nullptr;
+
+  QuantizedRowsScratch() = default;
+  QuantizedRowsScratch(const RnnConfig& config, const RnnSize& size,
+                       int num_threads, Arena& arena) {
+    const CheckedInt rows =
+        CheckedInt(config.num_directions) * StepsAtOnce(size) * size.batch;
+    const CheckedInt states = CheckedInt(num_threads) * size.batch;
+    input = arena.Take<std::int8_t>(
+        rows * QuantizedLeft::Stride(config.largest_fan_in()));
+    input_scales = arena.Take<float>(rows);
+    state = arena.Take<std::int8_t>(
+        states * QuantizedLeft::Stride(config.output_size()));
+    state_scales = arena.Take<float>(states);
+  }
+};
+
 // Scratch memory for any layer of the network.
-template <typename P>
+template <typename P, typename Products>
 struct LayerForwardScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
+  using Packed = typename Products::Packed;
 
-  PackedLayer<P> packed;  // if not packed before
+  Packed packed;  // if not packed before
   // [D] left operands [StepsAtOnce * B, F]; null if cuDNN's weights are read in
   // place
   P* input;
@@ -119,43 +166,47 @@ struct LayerForwardScratch {
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   T* hidden;     // [D, B, O], if the states are rounded
   ForwardStepsScratch<P> steps;
+  QuantizedRowsScratch quantized;
 
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
                       const ForwardPlan& plan, bool are_weights_packed,
                       int num_threads, Arena& arena)
-      : packed(are_weights_packed
-                   ? PackedLayer<P>()
-                   : PackedLayer<P>(config, config.largest_fan_in(),
-                                    plan.reads_in_place, arena)),
+      : packed(are_weights_packed ? Packed()
+                                  : Packed(config, config.largest_fan_in(),
+                                           plan.reads_in_place, arena)),
         steps(config, size, /*parts=*/1, num_threads, arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
-    input = arena.Take<P>(directions *
-                          Left::Size(plan.reads_in_place && !config.has_keras_weights
-                                         ? CheckedInt(0)
-                                         : rows,
-                                     config.largest_fan_in()));
+    input = arena.Take<P>(
+        directions * Left::Size(plan.reads_in_place && !config.has_keras_weights
+                                    ? CheckedInt(0)
+                                    : rows,
+                                config.largest_fan_in()));
     const std::int64_t workers =
         plan.reads_in_place && config.has_keras_weights ? num_threads : 0;
     products = {
         arena.Take<P>(workers * KerasProductScratch<P>::PackedSize(size)),
         arena.Take<T>(workers * KerasProductScratch<P>::BlockSize(size))};
-    projected = arena.Take<T>(directions * panel_cols *
-                              (plan.is_fused ? 0 : rows));
+    projected =
+        arena.Take<T>(directions * panel_cols * (plan.is_fused ? 0 : rows));
     hidden = arena.Take<T>(kRoundsOperands<P>
                                ? directions * size.batch * config.output_size()
                                : CheckedInt(0));
+    if constexpr (Products::kAreQuantized) {
+      quantized = QuantizedRowsScratch(config, size, num_threads, arena);
+    }
   }
 };
 
-template <typename P, typename Cell>
+template <typename P, typename Cell, typename Products>
 class LayerForward {
  public:
   using T = ComputeType<P>;
 
-  LayerForward(const LayerForwardArguments<P>& arguments,
-               const ForwardPlan& plan, const LayerForwardScratch<P>& scratch,
+  LayerForward(const LayerForwardArguments<P, Products>& arguments,
+               const ForwardPlan& plan,
+               const LayerForwardScratch<P, Products>& scratch,
                Executor& executor)
       : a_(arguments),
         scratch_(scratch),
@@ -172,10 +223,11 @@ class LayerForward {
             a_.output,
             shape_.time * shape_.batch * shape_.directions * shape_.output_size,
             shape_.output_size)),
-        steps_(
-            shape_, sweep_, a_.lengths,
-            kPanelCols * (shape_.output_size + (is_fused_ ? shape_.fan_in : 0)),
-            scratch_.steps, executor),
+        steps_(shape_, sweep_, a_.lengths,
+               kPanelCols *
+                   (shape_.output_size + (is_fused_ ? shape_.fan_in : 0)) /
+                   Products::kSpeed,
+               scratch_.steps, executor),
         group_size_(reads_in_place_ && params_.is_transposed()
                         ? KerasProductScratch<P>::MostPanels(shape_.batch)
                         : steps_.group_size()) {}
@@ -280,25 +332,69 @@ class LayerForward {
         continue;
       }
       inputs.Add({InputRows(d, chunk), Input(d, chunk)});
-      if (is_fused_) continue;
-      products.Add({ProductSum<P>(Input(d, chunk),
-                                  weights_.Input(d, 0, steps_.panels())),
-                    Constant(Bias(d)), Projected(d, chunk),
-                    executor_.num_threads()});
+      if constexpr (!Products::kAreQuantized) {
+        if (is_fused_) continue;
+        products.Add({ProductSum<P>(Input(d, chunk),
+                                    weights_.Input(d, 0, steps_.panels())),
+                      Constant(Bias(d)), Projected(d, chunk),
+                      executor_.num_threads()});
+      }
     }
     RunTogether(executor_, inputs);
     RunTogether(executor_, products);
+    if constexpr (Products::kAreQuantized) {
+      if (!shape_.skips_input) MultiplyQuantizedInput(chunk);
+    }
+  }
+
+  // Quantizes the input, and multiplies a panel in each task.
+  void MultiplyQuantizedInput(const StepChunk& chunk) const {
+    constexpr std::int64_t kTaskRows = 16;
+    const std::int64_t rows = sweep_.Rows(chunk);
+    const std::int64_t groups = CeilDiv(rows, kTaskRows);
+    const std::int64_t panels = steps_.panels();
+    executor_.ParallelFor(shape_.directions * groups, [&](std::int64_t i) {
+      const std::int64_t d = i / groups;
+      const std::int64_t row = i % groups * kTaskRows;
+      const std::int64_t count = Min(kTaskRows, rows - row);
+      QuantizeRows(Constant(Input(d, chunk)).Rows(row, count),
+                   QuantizedInput(d, rows).Rows(row, count));
+    });
+    executor_.ParallelFor(shape_.directions * panels, [&](std::int64_t i) {
+      const std::int64_t d = i / panels;
+      const std::int64_t panel = i % panels;
+      const std::int64_t col = panel * kPanelCols;
+      MultiplyQuantized(QuantizedInput(d, rows), weights_.Input(d, panel, 1),
+                        Constant(Bias(d)).Block(0, col, 1, kPanelCols),
+                        Projected(d, chunk).Cols(col, kPanelCols));
+    });
+  }
+  QuantizedLeft QuantizedInput(std::int64_t direction,
+                               std::int64_t rows) const {
+    const std::int64_t first =
+        direction * sweep_.steps_at_once() * shape_.batch;
+    return {
+        scratch_.quantized.input + first * QuantizedLeft::Stride(shape_.fan_in),
+        scratch_.quantized.input_scales + first, rows, shape_.fan_in};
+  }
+  QuantizedLeft QuantizedState(std::int64_t rows, int worker) const {
+    const std::int64_t first = worker * shape_.batch;
+    return {scratch_.quantized.state +
+                first * QuantizedLeft::Stride(shape_.output_size),
+            scratch_.quantized.state_scales + first, rows, shape_.output_size};
   }
 
   void RunSteps(const StepChunk& chunk) const {
     steps_.Run(
         chunk,
         [&](std::int64_t i, const StepTask& task, int worker) {
-          if (is_fused_) {
-            StepCell<true>(chunk, i, task, worker);
-          } else {
-            StepCell<false>(chunk, i, task, worker);
+          if constexpr (!Products::kAreQuantized) {
+            if (is_fused_) {
+              StepCell<true>(chunk, i, task, worker);
+              return;
+            }
           }
+          StepCell<false>(chunk, i, task, worker);
         },
         [&](std::int64_t i, const StepTask& task, int worker) {
           StepProjection(chunk.first_step + i, task, worker);
@@ -316,14 +412,21 @@ class LayerForward {
     const std::int64_t first_row = sweep_.FirstRow(d, chunk, i);
     // Samples that have ended are not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
+    const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
+    if constexpr (Products::kAreQuantized) {
+      QuantizeRows(state, QuantizedState(rows, worker));
+    }
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product =
           steps_.Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
-      const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
         MultiplyPanels(d, chunk, {first_row + task.row, rows}, state,
                        {panel, num_panels, next}, worker, product);
+      } else if constexpr (Products::kAreQuantized) {
+        MultiplyQuantized(QuantizedState(rows, worker),
+                          weights_.Recurrent(d, panel, num_panels),
+                          NoMatrix<T>(), product);
       } else {
         Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
                  NoMatrix<T>(), product,
@@ -610,14 +713,14 @@ class LayerForward {
     if constexpr (kRoundsOperands<P>) units.Write(next, state.hidden.At(row));
   }
 
-  const LayerForwardArguments<P> a_;
-  const LayerForwardScratch<P> scratch_;
+  const LayerForwardArguments<P, Products> a_;
+  const LayerForwardScratch<P, Products> scratch_;
   Executor& executor_;
   const LayerShape shape_;
   const Sweep sweep_;
   const LayerParams<const P> params_;
-  const PackedLayer<P> packed_;
-  const PanelWeights<P, Cell> weights_;
+  const typename Products::Packed packed_;
+  const typename Products::template WeightsOf<Cell> weights_;
   const WeightsInPlace<P, Cell> weights_in_place_;
   const bool reads_in_place_;
   const bool is_fused_;

@@ -56,11 +56,11 @@ struct LayerTangentScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  PanelWeightsScratch<P> weights;
-  PanelWeightsScratch<P> dot_weights;  // if there are dot_params
-  T* input_bias;                       // [D, panels of U, G * kTileCols]
-  T* recurrent_bias;                   // likewise
-  P* dot_input;                        // a left operand [R, F]
+  PanelWeightsMemory<P> weights;
+  PanelWeightsMemory<P> dot_weights;  // if there are dot_params
+  T* input_bias;                      // [D, panels of U, G * kTileCols]
+  T* recurrent_bias;                  // likewise
+  P* dot_input;                       // a left operand [R, F]
   P* input;      // a left operand [R, F], if there are dot_params
   P* h_prev;     // a left operand [R, O], if there are dot_params
   T* projected;  // [D, R, panels of U, G * kTileCols]
@@ -73,7 +73,7 @@ struct LayerTangentScratch {
         steps(config, size, /*parts=*/2, num_threads, arena) {
     if (has_dot_params) {
       dot_weights =
-          PanelWeightsScratch<P>(config, config.largest_fan_in(), arena);
+          PanelWeightsMemory<P>(config, config.largest_fan_in(), arena);
     }
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);

@@ -49,11 +49,54 @@ ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
   return bias == nullptr ? ComputeType<P>(0) : Widened(bias[unit]);
 }
 
+// The number of elements of the packed projections of a layer.
+template <typename P>
+CheckedInt ProjectionSize(const RnnConfig& config) {
+  return CheckedInt(config.num_directions) *
+         MutableRightMatrix<P>::Size(
+             CheckedInt(config.num_proj > 0 ? config.num_units : 0),
+             config.output_size());
+}
+
+// The transposed projections of a layer.
+template <typename P>
+class ProjectionWeights {
+ public:
+  using Right = MutableRightMatrix<P>;
+
+  // weights: of the whole network. packed: [D] right operands [U, O]
+  ProjectionWeights(const RnnConfig& config, const LayerShape& shape,
+                    const Weights<const P>& weights, P* packed)
+      : shape_(shape), params_(config, shape, weights), packed_(packed) {}
+
+  // Call before Of.
+  void Pack(Executor& executor) const {
+    if (!shape_.is_projected) return;
+    WorkList<PackTransposedWork<P, Right>> projections;
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      projections.Add({params_.Projection(d), Of(d)});
+    }
+    RunTogether(executor, projections);
+  }
+
+  // [U, O]
+  Right Of(std::int64_t direction) const {
+    return {
+        packed_ + direction * SizeOf<Right>(shape_.units, shape_.output_size),
+        shape_.units, shape_.output_size};
+  }
+
+ private:
+  const LayerShape shape_;
+  const LayerParams<const P> params_;
+  P* const packed_;
+};
+
 // Memory for the weights of a layer. Sizes: see cc/rnn/network.h; F = fan_in
 // of the layer, G = gates.
 // P: the type of params and product operands.
 template <typename P>
-struct PanelWeightsScratch {
+struct PanelWeightsMemory {
   using Right = MutableRightMatrix<P>;
 
   // [D, panels of U, G] blocks [F, kTileCols]
@@ -63,19 +106,16 @@ struct PanelWeightsScratch {
   P* projection = nullptr;  // [D] right operands [U, O]
 
   // Null pointers, for weights that are not packed.
-  PanelWeightsScratch() = default;
+  PanelWeightsMemory() = default;
   // fan_in: of the layer; or the largest, for any layer of the network.
-  PanelWeightsScratch(const RnnConfig& config, std::int64_t fan_in,
-                      Arena& arena) {
+  PanelWeightsMemory(const RnnConfig& config, std::int64_t fan_in,
+                     Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<ComputeType<P>>(config);
     input = arena.Take<P>(directions * Right::Size(fan_in, panel_cols));
     recurrent = arena.Take<P>(directions *
                               Right::Size(config.output_size(), panel_cols));
-    projection = arena.Take<P>(
-        directions *
-        Right::Size(CheckedInt(config.num_proj > 0 ? config.num_units : 0),
-                    config.output_size()));
+    projection = arena.Take<P>(ProjectionSize<P>(config));
   }
 };
 
@@ -89,11 +129,12 @@ class PanelWeights {
   // weights: of the whole network.
   PanelWeights(const RnnConfig& config, const LayerShape& shape,
                const Weights<const P>& weights,
-               const PanelWeightsScratch<P>& scratch)
+               const PanelWeightsMemory<P>& scratch)
       : scratch_(scratch),
         shape_(shape),
         params_(config, shape, weights),
-        panels_(CeilDiv(shape.units, kTileCols<P>)) {}
+        panels_(CeilDiv(shape.units, kTileCols<P>)),
+        projection_(config, shape, weights, scratch.projection) {}
 
   // Call before reading the matrices below. Tasks are ordered by direction and
   // panel, like those of the steps, so that a thread finds in its cache the
@@ -104,12 +145,7 @@ class PanelWeights {
                 Tasks{shape_.directions * num_blocks, [&](std::int64_t task) {
                         PackBlocks(task / num_blocks, task % num_blocks);
                       }});
-    if (!shape_.is_projected) return;
-    WorkList<PackTransposedWork<P, Right>> projections;
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      projections.Add({params_.Projection(d), Projection(d)});
-    }
-    RunTogether(executor, projections);
+    projection_.Pack(executor);
   }
 
   // For `num_panels` panels: [F, num_panels * G * kTileCols].
@@ -125,9 +161,7 @@ class PanelWeights {
   }
   // [U, O]
   Right Projection(std::int64_t direction) const {
-    return {scratch_.projection +
-                direction * SizeOf<Right>(shape_.units, shape_.output_size),
-            shape_.units, shape_.output_size};
+    return projection_.Of(direction);
   }
 
  private:
@@ -166,35 +200,35 @@ class PanelWeights {
     return all.Cols(panel * kPanelBlocks, num_panels * kPanelBlocks);
   }
 
-  const PanelWeightsScratch<P> scratch_;
+  const PanelWeightsMemory<P> scratch_;
   const LayerShape shape_;
   const LayerParams<const P> params_;
   const std::int64_t panels_;  // of units
+  const ProjectionWeights<P> projection_;
 };
 
 // The weights and biases of a layer, as the forward pass reads them.
-template <typename P>
+// Memory: PanelWeightsMemory<P>, or another memory for weights.
+template <typename P, typename Memory>
 struct PackedLayer {
   using T = ComputeType<P>;
 
-  PanelWeightsScratch<P> weights;  // null if read in place
-  T* bias = nullptr;               // [D, panels of U, G * kTileCols]
+  Memory weights;     // null if read in place
+  T* bias = nullptr;  // [D, panels of U, G * kTileCols]
   // [D, U], of the gate that is not in `bias`, if any
   T* recurrent_bias = nullptr;
 
   // Null pointers.
   PackedLayer() = default;
   PackedLayer(const RnnConfig& config, std::int64_t layer, Arena& arena)
-      : PackedLayer(
-            config,
-            config.skip_input && layer == 0 ? 0 : config.fan_in(layer),
-            /*reads_weights_in_place=*/false, arena) {}
+      : PackedLayer(config,
+                    config.skip_input && layer == 0 ? 0 : config.fan_in(layer),
+                    /*reads_weights_in_place=*/false, arena) {}
   // fan_in: of the layer; or the largest, for any layer of the network.
   PackedLayer(const RnnConfig& config, std::int64_t fan_in,
               bool reads_weights_in_place, Arena& arena)
-      : weights(reads_weights_in_place
-                    ? PanelWeightsScratch<P>()
-                    : PanelWeightsScratch<P>(config, fan_in, arena)) {
+      : weights(reads_weights_in_place ? Memory()
+                                       : Memory(config, fan_in, arena)) {
     const CheckedInt directions = config.num_directions;
     const bool has_recurrent_bias =
         TraitsOf(config.mode).blocks > config.num_gates();
@@ -206,9 +240,10 @@ struct PackedLayer {
 
 // Fills the biases of a layer. What is added to W x is the sum of both biases,
 // except for the GRU gate whose recurrent bias is added elsewhere.
-template <typename Cell, typename P>
+template <typename Cell, typename P, typename Memory>
 void PackBiases(const RnnConfig& config, const LayerShape& shape,
-                const Weights<const P>& weights, const PackedLayer<P>& packed) {
+                const Weights<const P>& weights,
+                const PackedLayer<P, Memory>& packed) {
   using T = ComputeType<P>;
   const LayerParams<const P> params(config, shape, weights);
   for (std::int64_t d = 0; d < shape.directions; ++d) {

@@ -39,6 +39,8 @@ class TileShapes {
     for (int tile : {0, 1, 4}) Set(tile, upper);
     for (int tile : {2, 3, 5}) Set(tile, lower);
     for (int tile : {6, 7}) Set(tile, kRows);
+    // GCC does not know that the instruction reads all of it.
+    asm volatile("" : : "r"(&config_) : "memory");
     _tile_loadconfig(&config_);
   }
   ~TileShapes() { _tile_release(); }
@@ -95,6 +97,7 @@ void MultiplyTiles(const TileFactors& factors,
   const BFloat16* left = factors.left.data;
   const BFloat16* right = factors.right.data;
   const BFloat16* next = factors.next;
+  asm volatile("" : : : "memory");  // GCC does not know what tiles are loaded
   for (std::int64_t k = 0; k < factors.left.cols; k += kLeftCols<BFloat16>) {
     for (std::int64_t line = 0; line < factors.next_lines; ++line) {
       __builtin_prefetch(next + line * TileFactors::kLine, 0, 2);

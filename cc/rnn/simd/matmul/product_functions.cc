@@ -1,9 +1,13 @@
 #include "cc/rnn/simd/matmul/product_functions.h"
 
+#include <cstdint>
+#include <memory>
+
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
 #include "cc/rnn/simd/matmul/product.h"
+#include "cc/rnn/simd/matmul/quantized_product.h"
 #include "cc/rnn/simd/vector/sizes.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -94,7 +98,59 @@ void MultiplyLeftTransposed(const ProductArguments<P>& a) {
 #endif
 }
 
+template <typename T>
+std::unique_ptr<T[]> Array(std::int64_t size) {
+  return std::make_unique<T[]>(size + 1);
+}
+
+void MultiplyQuantizedMatrices(const ProductSize& size, const float* left,
+                               const float* right, const float* initial,
+                               float* out) {
+  constexpr std::int64_t kCols = QuantizedRight::kCols;
+  const std::int64_t cols = CeilDiv(size.cols, kCols) * kCols;
+  const auto packed_left =
+      Array<float>(SizeOf<MutableLeftMatrix<float>>(size.rows, size.depth));
+  const MutableLeftMatrix<float> left_blocks(packed_left.get(), size.rows,
+                                             size.depth);
+  Pack(MatrixView<const float>(left, size.rows, size.depth), left_blocks);
+  const auto left_data =
+      Array<std::int8_t>(size.rows * QuantizedLeft::Stride(size.depth));
+  const auto left_scales = Array<float>(size.rows);
+  const QuantizedLeft quantized_left{left_data.get(), left_scales.get(),
+                                     size.rows, size.depth};
+  QuantizeRows(left_blocks, quantized_left);
+
+  const auto right_data =
+      Array<std::int8_t>(cols / kCols * QuantizedRight::BlockSize(size.depth));
+  const auto right_scales = Array<float>(cols);
+  const auto right_sums = Array<std::int32_t>(cols);
+  const QuantizedRight quantized_right{right_data.get(), right_scales.get(),
+                                       right_sums.get(), size.depth, cols};
+  for (std::int64_t col = 0; col < cols; ++col) {
+    QuantizeColumn(
+        [&](std::int64_t k) {
+          return col < size.cols ? right[k * size.cols + col] : 0.0f;
+        },
+        quantized_right, col);
+  }
+
+  const auto sum = Array<float>(size.rows * cols);
+  for (std::int64_t i = 0; i < size.rows * size.cols; ++i) {
+    sum[i / size.cols * cols + i % size.cols] = initial[i];
+  }
+  const MatrixView<float> product(sum.get(), size.rows, cols);
+  MultiplyQuantized(quantized_left, quantized_right, Constant(product),
+                    product);
+  for (std::int64_t i = 0; i < size.rows * size.cols; ++i) {
+    out[i] = sum[i / size.cols * cols + i % size.cols];
+  }
+}
+
 }  // namespace
+
+QuantizedProductFunction GetQuantizedProduct() {
+  return &MultiplyQuantizedMatrices;
+}
 
 template <typename P>
 ProductFunctions<P> GetProductFunctions() {
@@ -108,7 +164,7 @@ ProductFunctions<P> GetProductFunctions() {
 
 #if defined(__AVX512BF16__)
 template ProductFunctions<BFloat16> GetProductFunctions();
-#else
+#elif !defined(__AVX512VNNI__)
 template ProductFunctions<float> GetProductFunctions();
 template ProductFunctions<double> GetProductFunctions();
 #endif

@@ -41,31 +41,46 @@ struct ProductFunctions {
   void (*multiply_left_transposed)(const ProductArguments<P>& a);
 };
 
+// out = initial + left * right, all row-major, with quantized factors.
+using QuantizedProductFunction = void (*)(const ProductSize& size,
+                                          const float* left, const float* right,
+                                          const float* initial, float* out);
+
 namespace baseline {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
+QuantizedProductFunction GetQuantizedProduct();
 }  // namespace baseline
 
 namespace avx2 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
+QuantizedProductFunction GetQuantizedProduct();
 }  // namespace avx2
 
 namespace avx512 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
+QuantizedProductFunction GetQuantizedProduct();
 }  // namespace avx512
 
-// For bfloat16 only, which the other instruction sets do not support.
+// For 8-bit integers only.
+namespace avx512_vnni {
+QuantizedProductFunction GetQuantizedProduct();
+}  // namespace avx512_vnni
+
+// The first for bfloat16 only, which the other instruction sets do not support.
 namespace avx512_bf16 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
+QuantizedProductFunction GetQuantizedProduct();
 }  // namespace avx512_bf16
 
-// For bfloat16 only.
+// The same.
 namespace amx {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
+QuantizedProductFunction GetQuantizedProduct();
 }  // namespace amx
 
 }  // namespace tf_rnn_ops::rnn

@@ -29,6 +29,25 @@ ProductFunctions<P> Functions(InstructionSet instruction_set) {
   }
 }
 
+QuantizedProductFunction QuantizedProduct(InstructionSet instruction_set) {
+  switch (instruction_set) {
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
+    case InstructionSet::kAmx:
+      return amx::GetQuantizedProduct();
+    case InstructionSet::kAvx512Bf16:
+      return avx512_bf16::GetQuantizedProduct();
+    case InstructionSet::kAvx512Vnni:
+      return avx512_vnni::GetQuantizedProduct();
+    case InstructionSet::kAvx512:
+      return avx512::GetQuantizedProduct();
+    case InstructionSet::kAvx2:
+      return avx2::GetQuantizedProduct();
+#endif
+    default:
+      return baseline::GetQuantizedProduct();
+  }
+}
+
 // Values with few bits, so that every type represents them and their products
 // exactly.
 template <typename P>
@@ -153,6 +172,34 @@ TEST_P(ProductTest, EqualsThePlainLoop) {
 #endif
   CheckProducts(Functions<float>(instruction_set), size);
   CheckProducts(Functions<double>(instruction_set), size);
+}
+
+// Each row of the left factor and each column of the right one has an element
+// of magnitude 127, so that quantization changes nothing.
+TEST_P(ProductTest, OfIntegersEqualsThePlainLoop) {
+  const auto& [instruction_set, size] = GetParam();
+  const auto [rows, depth, cols] = size;
+  auto left = IntegerMatrix(rows, depth, 1).As<float>();
+  auto right = IntegerMatrix(depth, cols, 2).As<float>();
+  const auto initial = IntegerMatrix(rows, cols, 3).As<float>();
+  for (std::int64_t i = 0; i < rows && depth > 0; ++i) {
+    left[i * depth + i % depth] = i % 2 == 0 ? 127 : -127;
+  }
+  for (std::int64_t j = 0; j < cols && depth > 0; ++j) {
+    right[j % depth * cols + j] = j % 3 == 0 ? -127 : 127;
+  }
+  std::vector<float> expected = initial;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < cols; ++j) {
+      for (std::int64_t k = 0; k < depth; ++k) {
+        expected[i * cols + j] += left[i * depth + k] * right[k * cols + j];
+      }
+    }
+  }
+  std::vector<float> out(rows * cols, 77);
+  QuantizedProduct(instruction_set)(size, left.data(), right.data(),
+                                    initial.data(), out.data());
+  EXPECT_EQ(out, expected);
 }
 
 std::string Name(const testing::TestParamInfo<ProductTest::ParamType>& info) {

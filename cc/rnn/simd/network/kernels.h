@@ -26,12 +26,15 @@ NetworkKernels<T> GetKernels();
 namespace avx512_bf16 {
 template <typename T>
 NetworkKernels<T> GetKernels();
+// Of networks with WeightFormat::kBFloat16. Only for inference.
+NetworkKernels<float> GetBFloat16WeightKernels();
 }  // namespace avx512_bf16
 
 // For bfloat16 only.
 namespace amx {
 template <typename T>
 NetworkKernels<T> GetKernels();
+NetworkKernels<float> GetBFloat16WeightKernels();
 }  // namespace amx
 
 }  // namespace tf_rnn_ops::rnn

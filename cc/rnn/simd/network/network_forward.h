@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <type_traits>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
@@ -18,6 +19,7 @@
 #include "cc/rnn/simd/layer/layer_forward.h"
 #include "cc/rnn/simd/network/dropout.h"
 #include "cc/rnn/simd/network/network_pass.h"
+#include "cc/rnn/simd/vector/cache.h"
 #include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/sizes.h"
@@ -25,18 +27,21 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-template <typename T>
+// T: the type of the arrays. P: the type of params and product operands.
+template <typename T, typename P = OperandType<T>,
+          typename Products = PlainProducts<P>>
 class ForwardPass {
  public:
   using C = ComputeType<T>;
-  using P = OperandType<T>;
 
   ForwardPass(const NetworkForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
         activations_(a.is_training ? a.reserve_space : nullptr, a.config,
                      a.size),
-        plan_(PlanForward<P>(a.config, a.size, a.has_constant_weights)),
+        plan_(Products::kAreQuantized
+                  ? ForwardPlan{false, false}
+                  : PlanForward<P>(a.config, a.size, a.has_constant_weights)),
         samples_(
             a.sequence_lengths, a.size,
             IsWorthSorting(a.sequence_lengths, a.config, a.size, a.is_training),
@@ -50,7 +55,8 @@ class ForwardPass {
                  is_packed() ? Weights<const T>{}
                              : Weights<const T>{a.params, a.keras_weights},
                  arena),
-        output_(operand_staging_.BufferIfAny(a.output, shapes_.output, arena)),
+        output_staging_(a.time_major, samples_.order()),
+        output_(output_staging_.BufferIfAny(a.output, shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
         peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
@@ -65,6 +71,25 @@ class ForwardPass {
             (kRoundsOperands<P> ? Min(a.config.num_layers - 1, 2) : 0))),
         scratch_(a.config, a.size, plan_, is_packed(), num_threads, arena) {}
 
+  // The estimated time on one thread if the weights are packed, without cells.
+  static double MicrosecondsIfPacked(const NetworkForward<T>& a) {
+    double weights = 0;
+    for (std::int64_t i = 0; i < a.config.num_layers; ++i) {
+      weights += static_cast<double>(a.config.num_directions) *
+                 static_cast<double>(a.config.num_gates()) *
+                 static_cast<double>(a.config.num_units) *
+                 (static_cast<double>(a.config.fan_in(i)) +
+                  static_cast<double>(a.config.output_size()));
+    }
+    const double bytes = weights * Products::kWeightBytes;
+    // Per microsecond. A second-level cache may hold the weights.
+    constexpr double kWork = 1e5 * Products::kSpeed;  // multiply-adds
+    const double bytes_read = bytes < kSecondLevelBytes ? 2e5 : 5e4;
+    return static_cast<double>(a.size.time) *
+           (static_cast<double>(a.size.batch) * weights / kWork +
+            bytes / bytes_read);
+  }
+
   void Run(Executor& executor) const {
     if (!HasNoState(a_.config, a_.size)) Compute(executor);
     if (a_.is_training) {
@@ -78,7 +103,7 @@ class ForwardPass {
  private:
   void Compute(Executor& executor) const {
     samples_.Sort();
-    LayerForwardArguments<P> layer{
+    LayerForwardArguments<P, Products> layer{
         a_.config,
         a_.size,
         samples_.lengths(),
@@ -133,16 +158,18 @@ class ForwardPass {
   }
 
   // `layer` holds the arguments of the first layer, except its output.
-  void RunLayers(LayerForwardArguments<P> layer, Executor& executor) const {
+  void RunLayers(LayerForwardArguments<P, Products> layer,
+                 Executor& executor) const {
     const std::int64_t hidden_size =
         shapes_.hidden_state.size().value() / a_.config.num_layers;
     const std::int64_t cell_size =
         shapes_.cell_state.size().value() / a_.config.num_layers;
     Arena packed_weights(const_cast<void*>(a_.packed_weights));
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
-      PackedLayer<P> packed;
+      typename Products::Packed packed;
       if (is_packed()) {
-        packed = PackedLayer<P>(a_.config, layer.layer, packed_weights);
+        packed =
+            typename Products::Packed(a_.config, layer.layer, packed_weights);
         layer.packed = &packed;
       }
       layer.output = LayerOutput(layer.layer);
@@ -154,7 +181,8 @@ class ForwardPass {
             a_.config, a_.size, kKeepsFinitePairs<T>);
       }
       WithCell<C>(a_.config, [&](auto cell) {
-        LayerForward<P, decltype(cell)>(layer, plan_, scratch_, executor)
+        LayerForward<P, decltype(cell), Products>(layer, plan_, scratch_,
+                                                  executor)
             .Run();
       });
       layer.input = NextInput(layer, executor);
@@ -169,24 +197,31 @@ class ForwardPass {
     return layer == a_.config.num_layers - 1;
   }
 
+  // What the last layer writes: its rounded output if the caller's array has no
+  // more bits.
+  static constexpr bool kWritesRounded =
+      kRoundsOperands<P> && sizeof(T) == sizeof(P);
+  using Output = std::conditional_t<kWritesRounded, P, C>;
+
   // Null if only the rounded output is needed.
   C* LayerOutput(std::int64_t layer) const {
     const std::int64_t size = shapes_.output.size().value();
     if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
       return activations_.outputs + layer * size;
     }
-    if constexpr (kRoundsOperands<P>) {
-      return nullptr;
-    } else {
-      return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
-                           : inner_outputs_ + layer % 2 * size;
+    if constexpr (!kWritesRounded) {
+      if (IsLast(layer)) return output_staging_.Target(a_.output, output_);
     }
+    return kRoundsOperands<P> ? nullptr : inner_outputs_ + layer % 2 * size;
   }
   // Null if nothing is rounded.
   P* RoundedOutput(std::int64_t layer) const {
-    if constexpr (!kRoundsOperands<P>) return nullptr;
-    return IsLast(layer) ? operand_staging_.Target(a_.output, output_)
-                         : InnerInput(layer);
+    if (!kRoundsOperands<P>) return nullptr;
+    if (!IsLast(layer)) return InnerInput(layer);
+    if constexpr (kWritesRounded) {
+      return output_staging_.Target(a_.output, output_);
+    }
+    return nullptr;
   }
   // The rounded output of a layer, the input of the layer above.
   P* InnerInput(std::int64_t layer) const {
@@ -194,8 +229,8 @@ class ForwardPass {
   }
 
   void WriteOutput(Executor& executor) const {
-    if constexpr (kRoundsOperands<P>) {
-      operand_staging_.Write(output_, a_.output, shapes_.output, executor);
+    if constexpr (kWritesRounded) {
+      output_staging_.Write(output_, a_.output, shapes_.output, executor);
     } else {
       staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
                      shapes_.output, executor);
@@ -216,7 +251,7 @@ class ForwardPass {
   }
 
   // The input of the layer above.
-  const P* NextInput(const LayerForwardArguments<P>& layer,
+  const P* NextInput(const LayerForwardArguments<P, Products>& layer,
                      Executor& executor) const {
     const std::int64_t size = shapes_.output.size().value();
     const bool is_dropped = AppliesDropout() && !IsLast(layer.layer);
@@ -247,7 +282,8 @@ class ForwardPass {
   C* const input_h_;
   C* const input_c_;
   const WeightsStaging<const T, P> weights_;
-  P* const output_;
+  const Staging<T, Output> output_staging_;
+  Output* const output_;
   C* const output_h_;
   C* const output_c_;
   const ArraysStaging<Peepholes, const T> peepholes_;
@@ -255,14 +291,15 @@ class ForwardPass {
   C* const dropped_;        // [S, B, D * O]
   C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]
   P* const inner_inputs_;   // [2 or fewer, S, B, D * O], if P has fewer bits
-  const LayerForwardScratch<P> scratch_;
+  const LayerForwardScratch<P, Products> scratch_;
 };
 
 // Packs the weights of all layers.
-template <typename T>
+template <typename T, typename P = OperandType<T>,
+          typename Products = PlainProducts<P>>
 class WeightPackingPass {
  public:
-  using P = OperandType<T>;
+  using Packed = typename Products::Packed;
 
   WeightPackingPass(const WeightPacking<T>& a, int /*num_threads*/,
                     Arena& arena)
@@ -274,11 +311,11 @@ class WeightPackingPass {
     Arena packed_weights(a_.packed_weights);
     for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {
       const LayerShape shape(a_.config, /*size=*/{}, i);
-      const PackedLayer<P> packed(a_.config, i, packed_weights);
+      const Packed packed(a_.config, i, packed_weights);
       WithCell<ComputeType<T>>(a_.config, [&](auto cell) {
         using Cell = decltype(cell);
-        PanelWeights<P, Cell>(a_.config, shape, weights, packed.weights)
-            .Pack(executor);
+        using CellWeights = typename Products::template WeightsOf<Cell>;
+        CellWeights(a_.config, shape, weights, packed.weights).Pack(executor);
         PackBiases<Cell>(a_.config, shape, weights, packed);
       });
     }
@@ -287,7 +324,7 @@ class WeightPackingPass {
   static std::int64_t Bytes(const RnnConfig& config) {
     Arena packed_weights(nullptr);
     for (std::int64_t i = 0; i < config.num_layers; ++i) {
-      PackedLayer<P>(config, i, packed_weights);
+      Packed(config, i, packed_weights);
     }
     return packed_weights.used();
   }
