@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ namespace tf_rnn_ops {
 // The attribute that identifies an op's stream of random numbers. Several
 // compiled programs of one op share one stream.
 constexpr char kDropoutStream[] = "dropout_stream";
+
+// The attribute of an op whose weights are constants of its graph: the format
+// in which it multiplies them in inference, "float32", "bfloat16" or "int8".
+// The format is for ops of type float32; others keep their type.
+constexpr char kConstantWeights[] = "_tf_rnn_ops_constant_weights";
 
 // The attributes of an op, by their names.
 class Attributes {
@@ -67,6 +73,12 @@ class CallFrame {
     TF_RNN_OPS_RETURN_IF_ERROR(FindInputs(name, &arrays));
     *array = arrays[0];
     return Status();
+  }
+
+  // A reference to an input that is a constant. While it exists, the input's
+  // memory has the same contents. Null if the frame cannot hold inputs.
+  virtual std::shared_ptr<const void> Hold(const char* /*input*/) {
+    return nullptr;
   }
 
   // Finds the arrays of an input that is a list.

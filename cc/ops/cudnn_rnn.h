@@ -36,6 +36,9 @@ class NetworkEngine {
 
   virtual ~NetworkEngine() = default;
 
+  // Of the forward op.
+  virtual Status Init(const Attributes& /*attributes*/) { return Status(); }
+
   // is_training: of the forward pass, or of the one before a backward pass.
   virtual Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
                           Plan* plan) = 0;
@@ -78,6 +81,7 @@ class CudnnRnnForwardOp {
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
     TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("is_training", &is_training_));
+    TF_RNN_OPS_RETURN_IF_ERROR(engine_.Init(attributes));
     // Without dropout nothing is random, so deterministic TensorFlow must not
     // require a seed.
     return has_dropout() && !is_stateless ? dropout_.Init(attributes)

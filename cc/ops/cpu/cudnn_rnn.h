@@ -8,6 +8,7 @@
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cpu/packed_weights.h"
 #include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/cudnn_rnn.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
@@ -26,6 +27,10 @@ template <typename E>
 class CpuNetworkEngine final : public NetworkEngine<E, CpuNetworkPlan> {
  public:
   using Plan = CpuNetworkPlan;
+
+  Status Init(const Attributes& attributes) override {
+    return constant_weights_.Init(attributes);
+  }
 
   Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
                   Plan* plan) override {
@@ -50,9 +55,7 @@ class CpuNetworkEngine final : public NetworkEngine<E, CpuNetworkPlan> {
 
   Status Forward(CallFrame* frame, const CudnnRnnInputs& inputs, Plan*,
                  rnn::NetworkForward<E>* pass) const override {
-    const auto kernels = KernelsFor<E>(inputs);
-    return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
-                   pass);
+    return constant_weights_.RunForward(frame, inputs, pass);
   }
 
   Status Backward(CallFrame* frame, const CudnnRnnInputs& inputs, Plan*,
@@ -75,6 +78,9 @@ class CpuNetworkEngine final : public NetworkEngine<E, CpuNetworkPlan> {
     tf_rnn_ops::SetZero(array);
     return Status();
   }
+
+ private:
+  mutable ConstantWeights<E> constant_weights_{{"params"}};
 };
 
 }  // namespace tf_rnn_ops

@@ -10,6 +10,7 @@
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/cpu/packed_weights.h"
 #include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/cudnn_rnn_inputs.h"
 #include "cc/ops/keras_rnn_inputs.h"
@@ -24,6 +25,7 @@ class KerasRnnForwardOp {
  public:
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
+    TF_RNN_OPS_RETURN_IF_ERROR(constant_weights_.Init(attributes));
     return attributes.Get("is_training", &is_training_);
   }
 
@@ -44,11 +46,11 @@ class KerasRnnForwardOp {
         frame->MakeOutput("outputs", inputs.outputs_shape(), &outputs));
     TF_RNN_OPS_RETURN_IF_ERROR(
         frame->MakeOutput("final_h", inputs.state_shape(), &final_h));
-    TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
-        "final_c",
-        attributes_.has_cell_state() ? inputs.state_shape()
-                                     : inputs.initial_c.shape,
-        &final_c));
+    TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput("final_c",
+                                                 attributes_.has_cell_state()
+                                                     ? inputs.state_shape()
+                                                     : inputs.initial_c.shape,
+                                                 &final_c));
     TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
         "reserve_space", {reserve_space_size}, &reserve_space));
     if (!frame->has_values()) return Status();
@@ -61,9 +63,8 @@ class KerasRnnForwardOp {
     pass.output_h = final_h.As<E>();
     pass.output_c = final_c.As<E>();
     pass.reserve_space = reserve_space.As<E>();
-    const auto kernels = KernelsFor<E>(inputs);
-    TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs, kernels.forward_workspace,
-                                       kernels.forward, &pass));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        constant_weights_.RunForward(frame, inputs, &pass));
     const auto masked = inputs.masked_outputs<E>();
     if (attributes_.return_sequences) {
       masked.Repeat(outputs.As<E>());
@@ -76,6 +77,7 @@ class KerasRnnForwardOp {
  private:
   KerasRnnAttributes attributes_;
   bool is_training_ = true;
+  ConstantWeights<E> constant_weights_{{"kernel", "recurrent_kernel", "bias"}};
 };
 
 // The gradients with respect to the outputs of a layer.

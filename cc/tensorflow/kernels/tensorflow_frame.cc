@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +74,13 @@ Status TensorFlowFrame::FindInput(const char* name, Array* array) {
       FromAbslStatus(ctx_->input(name, &tensor)));  // NOLINT(accessors): status
   *array = ToArray(*tensor);
   return CheckAddress(name, *array);
+}
+
+std::shared_ptr<const void> TensorFlowFrame::Hold(const char* input) {
+  const Tensor* tensor;
+  const bool is_found =
+      ctx_->input(input, &tensor).ok();  // NOLINT(accessors): status
+  return is_found ? std::make_shared<Tensor>(*tensor) : nullptr;
 }
 
 Status TensorFlowFrame::FindInputs(const char* name,

@@ -1,0 +1,75 @@
+#include "cc/ops/cpu/packed_weights.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace tf_rnn_ops {
+namespace {
+
+// The packed weights that are in use.
+struct Registry {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<const PackedWeights>> weights;
+};
+
+// Never destroyed, since kernels may outlive static objects.
+Registry& TheRegistry() {
+  static auto* const registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+std::unique_ptr<PackedWeights> PackedWeights::Allocate(std::int64_t num_bytes) {
+  constexpr std::size_t kAlignment = 64;
+  void* data = nullptr;
+  if (num_bytes < 0 || posix_memalign(&data, kAlignment, num_bytes) != 0) {
+    return nullptr;
+  }
+  // Padding must be equal, too.
+  std::memset(data, 0, num_bytes);
+  return std::unique_ptr<PackedWeights>(new PackedWeights(data, num_bytes));
+}
+
+PackedWeights::~PackedWeights() { std::free(data_); }
+
+std::shared_ptr<const PackedWeights> PackedWeights::Share(
+    std::unique_ptr<PackedWeights> weights) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  auto& all = registry.weights;
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const auto& each) { return each.expired(); }),
+            all.end());
+  for (const auto& each : all) {
+    auto other = each.lock();
+    if (other != nullptr && other->num_bytes() == weights->num_bytes() &&
+        std::memcmp(other->data(), weights->data(), weights->num_bytes()) ==
+            0) {
+      return other;
+    }
+  }
+  std::shared_ptr<const PackedWeights> shared = std::move(weights);
+  all.push_back(shared);
+  return shared;
+}
+
+// The bytes of all packed weights of this process.
+extern "C" __attribute__((visibility("default"))) std::int64_t
+TfRnnOps_PackedWeightsBytes() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  std::int64_t num_bytes = 0;
+  for (const auto& each : registry.weights) {
+    if (const auto weights = each.lock()) num_bytes += weights->num_bytes();
+  }
+  return num_bytes;
+}
+
+}  // namespace tf_rnn_ops

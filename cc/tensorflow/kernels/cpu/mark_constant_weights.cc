@@ -1,0 +1,121 @@
+// Marks the ops of a graph whose weights are constants, so that their kernels
+// pack them only once, and removes other marks, except from ops whose weights
+// are variables: whoever marked these says that they do not change. Runs in
+// each program with the op library, without any change to the graphs in files.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "cc/ops/call_frame.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::Edge;
+using ::tensorflow::Node;
+
+// The names of an op's weights; empty for other ops.
+std::vector<absl::string_view> NamesOfWeights(absl::string_view op) {
+  absl::ConsumePrefix(&op, "TfRnnOps>");
+  if (op == "KerasRNN") return {"kernel", "recurrent_kernel", "bias"};
+  if (op == "CudnnRNN" || op == "CudnnRNNV2" || op == "CudnnRNNV3" ||
+      op == "StatelessCudnnRNN") {
+    return {"params"};
+  }
+  return {};
+}
+
+// The node that makes the value of a node, also in each step of a loop that
+// does not change it. Null if there may be several.
+const Node* SourceOf(const Node* node) {
+  const Node* source = nullptr;
+  std::vector<const Node*> path{node};
+  std::unordered_set<const Node*> seen;
+  while (!path.empty()) {
+    const Node* const each = path.back();
+    path.pop_back();
+    if (!seen.insert(each).second) continue;
+    const bool passes_all = each->IsMerge();
+    const bool passes_first = each->IsIdentity() || each->IsEnter() ||
+                              each->IsSwitch() || each->IsNextIteration() ||
+                              each->IsExit();
+    if (!passes_all && !passes_first) {
+      if (source != nullptr) return nullptr;
+      source = each;
+      continue;
+    }
+    for (const Edge* edge : each->in_edges()) {
+      if (!edge->IsControlEdge() && (passes_all || edge->dst_input() == 0)) {
+        path.push_back(edge->src());
+      }
+    }
+  }
+  return source;
+}
+
+// Where the weights of an op come from.
+struct Weights {
+  bool are_constants = true;
+  bool are_constants_or_variables = true;
+};
+
+Weights FindWeights(const Node& node,
+                    const std::vector<absl::string_view>& names) {
+  Weights weights;
+  // None of these ops has a list before its weights.
+  for (int i = 0; i < node.op_def().input_arg_size(); ++i) {
+    const bool is_weight =
+        std::find(names.begin(), names.end(),
+                  node.op_def().input_arg(i).name()) != names.end();
+    if (!is_weight) continue;
+    const Node* input = nullptr;
+    const Node* const source =
+        node.input_node(i, &input).ok() ? SourceOf(input) : nullptr;
+    const bool is_constant = source != nullptr && source->IsConstant();
+    const bool is_variable =
+        source != nullptr && source->type_string() == "ReadVariableOp";
+    weights.are_constants &= is_constant;
+    weights.are_constants_or_variables &= is_constant || is_variable;
+  }
+  return weights;
+}
+
+class MarkConstantWeights final : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(
+      const tensorflow::GraphOptimizationPassOptions& options) override {
+    if (options.graph == nullptr || *options.graph == nullptr) {
+      return absl::OkStatus();
+    }
+    for (Node* node : (*options.graph)->op_nodes()) {
+      const auto names = NamesOfWeights(node->type_string());
+      if (names.empty()) continue;
+      const Weights weights = FindWeights(*node, names);
+      const bool is_marked = node->attrs().Find(kConstantWeights) != nullptr;
+      if (is_marked && !weights.are_constants_or_variables) {
+        node->ClearAttr(kConstantWeights);
+      } else if (!is_marked && weights.are_constants) {
+        node->AddAttr(kConstantWeights, "float32");
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+// After functions are inlined and before a graph is split.
+[[maybe_unused]] const bool registered = [] {
+  tensorflow::OptimizationPassRegistry::Global()->Register(
+      tensorflow::OptimizationPassRegistry::POST_REWRITE_FOR_EXEC, /*phase=*/0,
+      std::make_unique<MarkConstantWeights>());
+  return true;
+}();
+
+}  // namespace
+}  // namespace tf_rnn_ops
