@@ -14,7 +14,7 @@ from inputs.keras_rnn import ACTIVATIONS, KINDS, arguments, has_cell_state
 from inputs.pairs import every_pair
 from references.cudnn_rnn import NUM_GATES
 
-from tf_rnn_ops import _plain_network, raw_ops
+from tf_rnn_ops import _plain_network, layers, raw_ops
 from tf_rnn_ops._library import ops
 from tf_rnn_ops.layers import _inner_loop
 
@@ -362,6 +362,21 @@ def test_second_derivatives_of_sizes_of_zero(mode, empty, flags, in_graph):
             is_state = name == "initial_h" or (name == "initial_c" and has_cell_state(mode))
             expected = -tf.sin(2 * inputs[name]) if is_state else tf.zeros_like(inputs[name])
             assert parity.difference(gradient, expected) < 1e-12, name
+
+
+def test_a_caller_gets_the_gradient_of_its_own_zeros():
+    """Only Keras's zeros are left out, and only where nobody can ask for their gradient."""
+    layer = layers.GRU(3)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4, 2])])
+    def gradient(x):
+        h = tf.zeros([tf.shape(x)[0], 3])
+        with tf.GradientTape() as tape:
+            tape.watch(h)
+            y = layer(x, initial_state=h)
+        return tape.gradient(y, h)
+
+    assert np.all(gradient(tf.ones([5, 4, 2])) != 0)
 
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])

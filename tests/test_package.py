@@ -34,6 +34,7 @@ EXPORTED = {
         "TfRnnOps_CpuOps",
         "TfRnnOps_ActiveInstructionSet",
         "TfRnnOps_SupportedInstructionSets",
+        "TfRnnOps_PackedWeightsBytes",
     },
     _library.LIBRARY_PATH: set(),
     _library.BUILTIN_KERNELS_PATH: {"TfRnnOps_ReplaceBuiltinKernels"},

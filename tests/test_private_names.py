@@ -30,7 +30,9 @@ FEATURES = {
     "in_save_context": ["saved_without_op", "exported_without_op", "exported_if_strict"],
     "get_save_options": ["saved_in_portable_scope"],
     "__internal__.tracking.AutoTrackable": ["checkpoint"],
-    "_set_attr": ["unwanted_gradients"],
+    "_set_attr": ["unwanted_gradients", "packed_exports"],
+    "convert_variables_to_constants_v2_as_graph": ["freezing"],
+    "_inputs_struct": ["nested_inputs_of_frozen_models"],
     "skip_input_indices": ["unwanted_gradients"],
     "call_context": [],  # test_exports.py needs it with tf2onnx
     "inner_loop": ["acceleration"],
@@ -130,6 +132,7 @@ def test_a_missing_name_of_tensorflow_is_logged(caplog, path):
 
 # Private names that are Python's own, or attributes that the package itself sets; and the ends of names of weights.
 ALLOWED = {"_getframe", "_asdict", "_fields", "_make", "_replace", "_unwanted_outputs", "_tf_rnn_ops_logged"}
+ALLOWED |= {"_tf_rnn_ops_constant_weights"}
 ALLOWED |= {"_ru", "_c"}
 OTHERS = [file for file in sorted(PACKAGE.rglob("*.py")) if file != FILE]
 

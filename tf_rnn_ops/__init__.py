@@ -6,6 +6,7 @@
 - `tf_rnn_ops.layers` contains Keras layers that run on the ops.
 - `tf_rnn_ops.raw_ops` contains the ops, with the names and arguments of `tf.raw_ops`.
 - `tf_rnn_ops.params` converts weights to and from the params buffer of the CudnnRNN ops.
+- `tf_rnn_ops.freeze` makes a function for inference whose weights are packed once, on request as 8-bit integers.
 - `tf_rnn_ops.enable_builtin_kernels` lets graphs with TensorFlow's own recurrent ops run, and be trained, on the CPU.
 
 Importing the package registers the gradients, and loads the op library, the XLA libraries and, if the machine has an
@@ -29,6 +30,7 @@ from tf_rnn_ops import (
 )
 from tf_rnn_ops._acceleration import Acceleration, accelerate_keras, restore_keras
 from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
+from tf_rnn_ops._constant_weights import freeze, packed_weights_bytes
 from tf_rnn_ops._explanation import Explanation, LayerExplanation, explain
 from tf_rnn_ops.layers._exports import portable
 
@@ -44,7 +46,9 @@ __all__ = [
     "accelerate_keras",
     "enable_builtin_kernels",
     "explain",
+    "freeze",
     "layers",
+    "packed_weights_bytes",
     "params",
     "portable",
     "raw_ops",

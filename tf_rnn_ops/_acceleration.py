@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_rnn_ops import _constant_weights
 from tf_rnn_ops._private_names import CALL, COMPILE_METRICS, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION, USER_METRICS
 from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop, _keras_code
 from tf_rnn_ops.layers._common import check_backend
@@ -41,11 +42,13 @@ class Acceleration:
     Args:
       strict: see `accelerate_keras`.
       portable_exports: see `accelerate_keras`.
+      export_weights: see `accelerate_keras`.
     """
 
-    def __init__(self, strict: bool, portable_exports: bool) -> None:
+    def __init__(self, strict: bool, portable_exports: bool, export_weights: str | None) -> None:
         self._strict = strict
         self._portable_exports = portable_exports
+        self._export_weights = export_weights
         self._blocks = 0  # `with` blocks of this acceleration that are running
 
     def __enter__(self) -> "Acceleration":
@@ -67,7 +70,9 @@ class Acceleration:
         _switch.remove(self)
 
 
-def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> Acceleration:
+def accelerate_keras(
+    *, strict: bool = False, portable_exports: bool = True, export_weights: str | None = None
+) -> Acceleration:
     """Runs Keras's own LSTM, GRU and SimpleRNN layers on the op `KerasRNN`, or in a loop that is faster than Keras's.
 
     Models need no changes. All such layers, and `keras.layers.RNN` with their cells, run on the op, also within
@@ -92,15 +97,21 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
       portable_exports: whether exported models (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save` and
         conversions to ONNX and LiteRT) use the implementation of Keras, so that they run without tf_rnn_ops. If False,
         they contain the op for the layers that run on it. Also applies to the layers in `tf_rnn_ops.layers`.
+      export_weights: with `portable_exports=False`, lets the op in exported models pack its weights once for all calls
+        in inference, in the format "float32", "bfloat16" or "int8" (see `tf_rnn_ops.freeze`). The weights stay
+        variables. If a program assigns to them, they are packed again; it must not change their memory in other ways,
+        for example through DLPack. Training uses the variables themselves. With None, exported models pack weights in
+        each call. Also applies to the `CudnnRNN` layers.
 
     Returns:
       An `Acceleration`, which ends when its method `restore()` is called or its `with` block exits. If you call
       `accelerate_keras` several times, Keras stays accelerated until all accelerations have ended, in any order. Until
-      then, it is strict if any of them is strict, and exports contain the op if any of them has
-      `portable_exports=False`. `tf_rnn_ops.restore_keras()` ends all of them.
+      then, it is strict if any of them is strict, exports contain the op if any of them has `portable_exports=False`,
+      and the last `export_weights` that is not None counts. `tf_rnn_ops.restore_keras()` ends all of them.
 
     Raises:
-      TypeError: if an argument is not a bool.
+      TypeError: if `strict` or `portable_exports` is not a bool.
+      ValueError: if `export_weights` is another format, or set with `portable_exports=True`.
       RuntimeError: if the backend of Keras is not TensorFlow, or this Keras is older than 3.5 or has other methods than
         the versions that were tested (3.5 to 3.16). A newer version with the same methods is accelerated, and logged.
         If `strict`, also if `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1), which is not accelerated; otherwise a
@@ -115,10 +126,16 @@ def accelerate_keras(*, strict: bool = False, portable_exports: bool = True) -> 
     for name, value in (("strict", strict), ("portable_exports", portable_exports)):
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, but is {value!r}")
+    if export_weights is not None:
+        _constant_weights.check_format("export_weights", export_weights)
+        if portable_exports:
+            raise ValueError(
+                f"export_weights is {export_weights!r}, but exports do not contain the op: set portable_exports=False"
+            )
     check_backend("accelerate_keras")
     _check_keras()
     _check_keras_2(strict)
-    acceleration = Acceleration(strict, portable_exports)
+    acceleration = Acceleration(strict, portable_exports, export_weights)
     _switch.add(acceleration)
     return acceleration
 
@@ -210,7 +227,7 @@ class _Switch:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._accelerations: set[Acceleration] = set()
+        self._accelerations: dict[Acceleration, None] = {}  # in order
         self._patches = SharedPatches(self._methods)
         # By id, the models that made or used compiled functions.
         self._models: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -224,14 +241,14 @@ class _Switch:
             if not self._accelerations:
                 self._patches.__enter__()
                 _exports.SAVED_ENDPOINTS.__enter__()
-            self._accelerations.add(acceleration)
+            self._accelerations[acceleration] = None
             self._update_options()
 
     def remove(self, acceleration: Acceleration) -> None:
         with self.lock:
             if acceleration not in self._accelerations:
                 return
-            self._accelerations.remove(acceleration)
+            del self._accelerations[acceleration]
             self._update_options()
             if not self._accelerations:
                 self._patches.__exit__()
@@ -247,6 +264,8 @@ class _Switch:
         """Combines the options of the accelerations."""
         was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
         _exports.keep_op = not all(each._portable_exports for each in self._accelerations)
+        formats = [each._export_weights for each in self._accelerations if each._export_weights is not None]
+        _exports.weights = formats[-1] if formats else None
         if self.strict and not was_strict:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()

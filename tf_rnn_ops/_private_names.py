@@ -104,6 +104,12 @@ SAVE_CONTEXT = _find(
     "tells whether a model is being saved, and makes Keras trace what it exports as if it were",
     "exported models contain the op, as with portable_exports=False, and `portable` traces no function again",
 )
+FREEZING = _find(
+    "tensorflow.python.framework.convert_to_constants",
+    ("convert_variables_to_constants_v2_as_graph",),
+    "replaces the variables of a function by constants",
+    "`freeze` raises a RuntimeError",
+)
 _SUSPENDABLE = _find(
     "tensorflow.python.saved_model.save_context",
     ("get_save_options", "_save_context.exit_save_context", "_save_context.enter_save_context"),
@@ -121,8 +127,8 @@ AutoTrackable: Any = object if _TRACKING is None else _TRACKING.__internal__.tra
 SET_ATTR = _attribute(
     "tensorflow.Operation",
     "_set_attr",
-    "tells XLA that the gradient of the sequences is not wanted",
-    "XLA computes it nevertheless",
+    "tells XLA that the gradient of the sequences is not wanted, and kernels that weights do not change",
+    "XLA computes it nevertheless, and kernels pack weights in each call unless a graph has them as constants",
 )
 SKIP_INPUT_INDICES = _attribute(
     "tensorflow.Operation",
@@ -205,6 +211,12 @@ FLATTEN_LAYERS = _attribute(
     "_flatten_layers",
     "lists the layers in a layer or model",
     "accelerate_keras raises a RuntimeError, and `explain` shows only the layers that a model itself lists",
+)
+INPUTS_STRUCT = _attribute(
+    "keras.src.models.Functional",
+    "_inputs_struct",
+    "holds the inputs of a model, nested as its caller passes them",
+    "`freeze` takes several inputs of a model as a list",
 )
 COMPILE_METRICS = _attribute(
     "keras.Model",

@@ -121,6 +121,31 @@ def exported_without_op(folder):
     return not has_op(folder)
 
 
+def packed_exports(folder):
+    """Returns whether the op in an exported model packs its weights once."""
+    model = keras.Sequential([keras.Input([5, 3]), make(keras.layers.LSTM)])
+    with tf_rnn_ops.accelerate_keras(portable_exports=False, export_weights="int8"):
+        model.export(folder, verbose=False)
+    return b"_tf_rnn_ops_constant_weights" in pathlib.Path(folder, "saved_model.pb").read_bytes()
+
+
+def freezing(folder):
+    layer = make(layers.LSTM)
+    try:
+        serve = tf_rnn_ops.freeze(tf.function(layer).get_concrete_function(X))
+    except RuntimeError:
+        return False
+    check_equal([serve(X)], [layer(X)], "frozen")
+    return True
+
+
+def nested_inputs_of_frozen_models(folder):
+    inputs = {"x": keras.Input([5, 3], name="x")}
+    model = keras.Model(inputs, make(layers.LSTM)(inputs["x"]))
+    (arguments, _) = tf_rnn_ops.freeze(model).structured_input_signature
+    return isinstance(arguments[0], dict)
+
+
 def exported_if_strict(folder):
     """Returns whether a layer that would fall back is exported."""
     model = keras.Sequential([keras.Input([5, 3]), make(keras.layers.LSTM, activation="elu")])

@@ -26,14 +26,9 @@ def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, tra
       states: see `call`.
       training: see `call`.
     """
-    if training or _may_be_recorded() or not _is_faster_on_op(cell, inputs, states):
+    if training or _inner_loop.may_be_recorded() or not _is_faster_on_op(cell, inputs, states):
         return keras_call(cell, inputs, states, training)
     return _step(cell, inputs, states)
-
-
-def _may_be_recorded() -> bool:
-    """Returns whether a gradient tape may record."""
-    return _private_names.TAPES is None or _private_names.TAPES.could_possibly_record()
 
 
 def _is_faster_on_op(cell: Any, inputs: Any, states: Any) -> bool:
@@ -81,7 +76,7 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
         for draw, x in ((_private_names.DROPOUT_MASK, inputs), (_private_names.RECURRENT_DROPOUT_MASK, initial_h)):
             if hasattr(cell, draw):
                 getattr(cell, draw)(x)
-    _, h, c, _ = raw_ops.KerasRNN(
+    outputs, h, c, _ = raw_ops.KerasRNN(
         sequences=tf.expand_dims(inputs, 1),
         mask=[],
         initial_h=initial_h,
@@ -92,6 +87,7 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
         **attributes,
         is_training=False,  # a gradient, if any, runs the op again
     )
+    _exports.mark_exported(outputs)
     if initial_c:
         return h, [h, c]
     return h, [h] if isinstance(states, (list, tuple)) else h

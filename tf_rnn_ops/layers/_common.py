@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_rnn_ops import _xla, raw_ops
 from tf_rnn_ops._library import ops
 from tf_rnn_ops._types import Function, Shape
+from tf_rnn_ops.layers._exports import mark_exported
 
 
 def check_backend(name: str) -> None:
@@ -96,6 +97,8 @@ def infer_network(*inputs: tf.Tensor, **attributes: Any) -> tuple[tf.Tensor, ...
                 outputs = run_network(*differentiable, lengths, is_training=True, **attributes)
             return *tape.gradient(outputs, differentiable, output_gradients=d_outputs), None
 
-        return run_network(*inputs, is_training=False, **attributes), gradient
+        outputs = run_network(*inputs, is_training=False, **attributes)
+        mark_exported(outputs[0])
+        return outputs, gradient
 
     return infer(*inputs)

@@ -16,12 +16,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import _private_names
+from tf_rnn_ops import _constant_weights, _private_names
 from tf_rnn_ops._private_names import SAVE_CONTEXT, TRACK_RESOURCES
 from tf_rnn_ops.layers._patches import SharedPatches, owner_of
 
 # Whether exported models contain the op, set by accelerate_keras(portable_exports=False).
 keep_op = False
+# The format in which ops in exported models pack weights once, set by accelerate_keras(export_weights=...), or None.
+weights: str | None = None
 
 # The packages that trace a model in order to convert it.
 _CONVERTERS = frozenset(["openvino", "tf2onnx"])
@@ -32,6 +34,7 @@ class _Scopes(threading.local):
 
     depth = 0
     opened_save_context = False  # whether the save context is that of a `portable` scope
+    is_freezing = False  # in the scope `freezing`
 
 
 _scopes = _Scopes()
@@ -77,11 +80,34 @@ def is_portable_export() -> bool:
         return False
     if _scopes.depth:
         return True
-    return not keep_op and (
+    return not (keep_op or _scopes.is_freezing) and (
         (SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context())
         or _private_names.is_saved_by_old_keras()
         or _is_traced_by_converter()
     )
+
+
+@contextlib.contextmanager
+def freezing() -> Iterator[None]:
+    """Lets functions that this thread traces keep the op, as for an export for inference."""
+    _scopes.is_freezing = True
+    try:
+        yield
+    finally:
+        _scopes.is_freezing = False
+
+
+def is_export() -> bool:
+    """Returns whether the function being traced is for an export, or to be frozen."""
+    if tf.executing_eagerly():
+        return False
+    return _scopes.is_freezing or (SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context())
+
+
+def mark_exported(output: tf.Tensor) -> None:
+    """Marks the op with an output, in inference, if it is being exported to pack its weights once."""
+    if weights is not None and is_export():
+        _constant_weights.mark(output.op, weights)
 
 
 def _is_traced_by_converter() -> bool:

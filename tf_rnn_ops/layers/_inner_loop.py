@@ -100,6 +100,11 @@ def is_compiled_by_xla() -> bool:
     return context is None or context.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
+def may_be_recorded() -> bool:
+    """Returns whether a gradient tape may record."""
+    return _private_names.TAPES is None or _private_names.TAPES.could_possibly_record()
+
+
 def path(cell: Any, training: bool) -> str:
     """Returns what runs a cell in training or inference: "op", "loop" (that of `_step_loop`) or "Keras"."""
     if next(reasons_of_cell(cell, training), None) is not None:
@@ -196,9 +201,11 @@ def inner_loop(
     dtype = cell.compute_dtype
     inputs = [keras.ops.cast(each, dtype) for each in _inputs(cell, sequences, training)]
     is_loop = _step_loop.is_needed(cell, training)
+    # Elsewhere, a caller may ask for the gradient of its own zeros.
+    may_be_absent = not (is_loop or training) and _exports.is_export() and not may_be_recorded()
     states = [
         tf.zeros([0, cell.units], dtype)  # absent
-        if _is_filled_with_zeros(each) and not is_loop
+        if may_be_absent and _is_filled_with_zeros(each)
         else _of_batch(keras.ops.cast(each, dtype), inputs[0])
         for each in _flat(initial_state)
     ]
@@ -222,6 +229,8 @@ def inner_loop(
         zero_output_for_mask=layer.zero_output_for_mask,
         is_training=bool(training),
     )
+    if not training:
+        _exports.mark_exported(outputs)
     final_states = final_states[: len(states)]
     if layer.return_sequences:
         # If there are no steps, the last output is zeros, as in the op.

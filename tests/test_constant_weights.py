@@ -1,0 +1,478 @@
+"""Tests of weights that are packed once for all calls: frozen functions, exports, and the three formats."""
+
+import gc
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from checks import parity
+from checks.keras_layers import FEATURES, KERAS, KINDS, TIME, data, needs_xla, randomize
+from environment import forked
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import cudnn_rnn, keras_rnn
+
+from tf_rnn_ops import accelerate_keras, freeze, layers, packed_weights_bytes, raw_ops
+
+UNITS = 80  # more than a panel of every instruction set
+FORMATS = ("float32", "bfloat16", "int8")
+# Relative to the largest element of a result.
+TOLERANCES = {"float32": 1e-5, "bfloat16": 0.02, "int8": 0.05}
+X = data(3, TIME, FEATURES, dtype="float32")
+
+
+@pytest.fixture(autouse=True)
+def no_packed_weights_are_left():
+    yield
+    gc.collect()
+    assert packed_weights_bytes() == 0
+
+
+def make_model(kind="LSTM", units=UNITS):
+    """Returns a model of two layers, of which one has two directions."""
+    layer = KERAS[kind]
+    bidirectional = keras.layers.Bidirectional(layer(units, return_sequences=True))
+    model = keras.Sequential([keras.Input([None, FEATURES]), bidirectional, layer(units)])
+    randomize(model)
+    model.set_weights([each / units**0.5 for each in model.get_weights()])
+    return model
+
+
+def check(actual, expected, weights="float32"):
+    assert parity.difference(actual, expected) < TOLERANCES[weights]
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_frozen_model_equals_the_model(kind, weights):
+    model = make_model(kind)
+    expected = model(X)
+    serve = freeze(model, weights=weights)
+    check(serve(tf.constant(X)), expected, weights)
+    assert packed_weights_bytes() > 0
+    # Frozen: later weights have no effect.
+    model.set_weights([each * 0 for each in model.get_weights()])
+    check(serve(tf.constant(X[:1])), expected[:1], weights)
+
+
+def test_a_frozen_function_can_be_saved_and_frozen_again(tmp_path):
+    model = make_model()
+    serve = freeze(model, weights="int8")
+    tf.saved_model.save(tf.Module(), tmp_path, signatures=serve)
+    loaded = tf.saved_model.load(tmp_path)
+    (actual,) = loaded.signatures["serving_default"](tf.constant(X)).values()
+    assert np.array_equal(actual, serve(tf.constant(X)))
+    (actual,) = freeze(loaded.signatures["serving_default"])(tf.constant(X)).values()
+    check(actual, model(X))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_other_types_keep_their_format(dtype):
+    infer, x = network("V3", dtype)
+    serve = freeze(infer.get_concrete_function(x), weights="int8")
+    assert parity.difference(serve(x), infer(x)) <= parity.TOLERANCES[dtype]
+
+
+def test_eight_bits_take_little_memory():
+    model, x = make_model(units=256), tf.constant(X)
+    used = {}
+    for weights in FORMATS:
+        serve = freeze(model, weights=weights)
+        serve(x)
+        used[weights] = packed_weights_bytes()
+        del serve
+        gc.collect()
+    assert used["int8"] < 0.3 * used["float32"]
+    assert used["bfloat16"] <= used["float32"]
+
+
+def test_equal_weights_are_shared(tmp_path):
+    model = make_model()
+    functions = [freeze(model), freeze(model)]
+    with accelerate_keras(portable_exports=False, export_weights="float32"):
+        model.export(tmp_path, verbose=False)
+    loaded = [tf.saved_model.load(tmp_path) for _ in range(2)]
+    used = []
+    for serve in (*functions, *(each.serve for each in loaded)):
+        serve(X)
+        used.append(packed_weights_bytes())
+    assert used[0] > 0
+    assert used == used[:1] * 4
+
+
+def test_nested_inputs():
+    inputs = {"x": keras.Input([None, FEATURES]), "h": keras.Input([UNITS])}
+    h = keras.layers.GRU(UNITS)(inputs["x"], initial_state=inputs["h"])
+    model = keras.Model(inputs, {"h": h, "sum": keras.ops.sum(h, 1)})
+    x = {"x": tf.constant(X), "h": tf.constant(data(len(X), UNITS, dtype="float32"))}
+    actual, expected = freeze(model)(x), model(x)
+    assert actual.keys() == expected.keys()
+    for name, each in expected.items():
+        check(actual[name], each)
+
+
+def test_a_lookup_table_and_strings():
+    lookup = keras.layers.StringLookup(vocabulary=["a", "b"])
+    embedding, lstm = keras.layers.Embedding(3, FEATURES), layers.LSTM(UNITS)
+    words = tf.constant([["a", "c", "b"]])
+
+    def infer(words):
+        return {"h": lstm(embedding(lookup(words))), "words": words}
+
+    expected = infer(words)
+    serve = freeze(tf.function(infer).get_concrete_function(tf.TensorSpec([None, None], tf.string)), weights="float32")
+    check(serve(words)["h"], expected["h"])
+    assert serve(words=words)["words"].numpy().tolist() == words.numpy().tolist()
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("way", ["model.export", "saved_model.save"])
+def test_an_export_packs_its_weights_once(tmp_path, way, weights):
+    model = make_model()
+    with accelerate_keras(portable_exports=False, export_weights=weights):
+        model.export(tmp_path, verbose=False) if way == "model.export" else tf.saved_model.save(model, tmp_path)
+    loaded = tf.saved_model.load(tmp_path)
+    serve = loaded.signatures["serving_default"]
+    (actual,) = serve(tf.constant(X)).values()
+    check(actual, model(X), weights)
+    assert packed_weights_bytes() > 0
+    # If weights are assigned, they are packed again.
+    for variable in (each for each in serve.variables if each.dtype.is_floating):
+        variable.assign(0.7 * variable)
+    model.set_weights([0.7 * each for each in model.get_weights()])
+    (actual,) = serve(tf.constant(X)).values()
+    check(actual, model(X), weights)
+
+
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_a_loaded_export_trains_as_one_that_is_portable(weights, tmp_path):
+    """The gradient runs the op again, on the variables."""
+    model = make_model()
+    with accelerate_keras(portable_exports=False, export_weights=weights):
+        model.export(tmp_path / "packed", verbose=False)
+    model.export(tmp_path / "portable", verbose=False)
+    gradients = []
+    for name in ("packed", "portable"):
+        loaded = tf.saved_model.load(tmp_path / name)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(loaded.serve(X))
+        gradients.append(tape.gradient(loss, loaded.variables))
+    for actual, expected in zip(*gradients, strict=True):
+        if expected is not None:  # of the state of a seed generator
+            check(actual, expected, weights)
+
+
+def test_training_functions_are_not_marked(tmp_path):
+    model = make_model()
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    with accelerate_keras(portable_exports=False, export_weights="int8"):
+        archive.add_endpoint("train", lambda x: model(x, training=True), [tf.TensorSpec([None, None, FEATURES])])
+        archive.write_out(tmp_path, verbose=False)
+    assert b"_tf_rnn_ops_constant_weights" not in (tmp_path / "saved_model.pb").read_bytes()
+    loaded = tf.saved_model.load(tmp_path)
+    check(loaded.train(X), model(X))
+
+
+def test_the_last_format_of_accelerations_counts(tmp_path):
+    model = make_model()
+    options = {"portable_exports": False}
+    first = accelerate_keras(**options, export_weights="int8")
+    with first, accelerate_keras(**options, export_weights="float32"), accelerate_keras(**options):
+        model.export(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+    check(loaded.serve(X), model(X))
+    assert packed_weights_bytes() > 0
+
+
+def test_cudnn_layers_are_exported_with_packed_weights(tmp_path):
+    layer = layers.CudnnLSTM(UNITS, num_layers=2)
+    layer.build([None, None, FEATURES])
+    randomize(layer)
+    layer.set_weights([each / UNITS**0.5 for each in layer.get_weights()])
+    model = keras.Sequential([keras.Input([None, FEATURES]), layer])
+    with accelerate_keras(portable_exports=False, export_weights="int8"):
+        model.export(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+    check(loaded.serve(X), model(X), "int8")
+    assert packed_weights_bytes() > 0
+
+
+def test_a_cell_called_step_by_step_is_exported_with_packed_weights(tmp_path):
+    cell = keras.layers.LSTMCell(UNITS)
+    cell.build([1, FEATURES])
+    module = tf.Module()
+    module.cell = cell
+    with accelerate_keras(portable_exports=False, export_weights="float32"):
+        module.step = tf.function(cell, input_signature=[tf.TensorSpec([1, FEATURES]), [tf.TensorSpec([1, UNITS])] * 2])
+        tf.saved_model.save(module, tmp_path)
+    x, states = tf.constant(X[:1, 0]), [tf.zeros([1, UNITS])] * 2
+    loaded = tf.saved_model.load(tmp_path)
+    check(loaded.step(x, states)[0], cell(x, states)[0])
+    assert packed_weights_bytes() > 0
+
+
+# ---------------------------------------------------------------- functions with the ops
+
+
+def network(version, dtype="float32", **options):
+    """Returns a function of a network's input with an op and variables, and the input."""
+    config = cudnn_rnn.sized((TIME, 3, FEATURES, UNITS), num_layers=2, **options)
+    arguments = cudnn_rnn.forward_arguments(config, cudnn_rnn.network_inputs(config), version)
+    arguments = {name: tf.cast(each, dtype) if name in cudnn_rnn.INPUTS else each for name, each in arguments.items()}
+    arguments["params"] = tf.Variable(arguments["params"])
+    x = tf.constant(arguments.pop("input"))
+    op = getattr(raw_ops, f"CudnnRNN{version}")
+
+    @tf.function(reduce_retracing=True)
+    def infer(x):
+        return op(input=x, **{**arguments, "is_training": False}).output
+
+    return infer, x
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("version", cudnn_rnn.VERSIONS)
+@pytest.mark.parametrize("rnn_mode", cudnn_rnn.MODES)
+def test_functions_with_the_cudnn_ops(rnn_mode, version, weights):
+    infer, x = network(version, rnn_mode=rnn_mode, direction="bidirectional")
+    serve = freeze(infer.get_concrete_function(x), weights=weights)
+    check(serve(x), infer(x), weights)
+    assert packed_weights_bytes() > 0
+
+
+def test_the_own_ops_of_tensorflow():
+    forked.run_code(
+        """
+        import tensorflow as tf
+        import tf_rnn_ops
+        tf_rnn_ops.enable_builtin_kernels()
+        params, state = tf.Variable(tf.random.normal([4 * 20 * 24 + 160]) / 5), tf.zeros([1, 2, 20])
+        @tf.function
+        def infer(x):
+            states = {"input_h": state, "input_c": state}
+            return tf.raw_ops.CudnnRNN(input=x, params=params.read_value(), **states, is_training=False).output
+        x = tf.random.normal([7, 2, 4])
+        serve = tf_rnn_ops.freeze(infer.get_concrete_function(x), weights="int8")
+        assert abs(serve(x) - infer(x)).numpy().max() < 0.05
+        assert tf_rnn_ops.packed_weights_bytes() > 0
+        """
+    )
+
+
+def test_a_loop_with_the_op():
+    """The weights of the op are those of the graph around the loop."""
+    infer, x = network("V2")
+
+    @tf.function
+    def loop(x, steps):
+        total = tf.zeros_like(x[0, 0, 0])
+        for _ in tf.range(steps):
+            total += tf.reduce_sum(infer(x))
+        return total
+
+    serve = freeze(loop.get_concrete_function(x, tf.TensorSpec([], tf.int32)))
+    check(serve(x, tf.constant(3)), loop(x, tf.constant(3)))
+    assert packed_weights_bytes() > 0
+
+
+def test_python_arguments():
+    layer = layers.GRU(UNITS)
+
+    @tf.function
+    def infer(x, training=False, mask=None):
+        return {"h": layer(x, training=training, mask=mask), "nothing": None}
+
+    expected = infer(X)
+    serve = freeze(infer.get_concrete_function(tf.TensorSpec(X.shape)))
+    check(serve(tf.constant(X))["h"], expected["h"])
+
+
+def test_weights_that_are_arguments():
+    """They are not constant: the op packs them in each call, in float32."""
+    arguments = keras_rnn.arguments("lstm", "float32", units=UNITS, features=FEATURES)
+    kernel = arguments.pop("kernel")
+
+    @tf.function
+    def infer(kernel):
+        return raw_ops.KerasRNN(**arguments, kernel=kernel, is_training=False).outputs
+
+    serve = freeze(infer.get_concrete_function(kernel), weights="int8")
+    for factor in (1.0, 0.5, 0.0, 1.0):
+        check(serve(factor * kernel), infer(factor * kernel))
+    assert packed_weights_bytes() == 0
+
+
+@pytest.mark.parametrize("where", ["graph", "loop", "one of two"])
+def test_constants_of_any_graph(where):
+    """Without `freeze`, the op library finds them."""
+    arguments = keras_rnn.arguments("lstm", "float32", units=UNITS, features=FEATURES)
+    values = {name: each.numpy() for name, each in arguments.items()}
+    sequences, kernel = values.pop("sequences"), values.pop("kernel")
+
+    def infer(sequences, kernel):
+        return raw_ops.KerasRNN(**values, sequences=sequences, kernel=kernel, is_training=False).outputs
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, sequences.shape)
+        choice = tf.compat.v1.placeholder(tf.bool, [])
+        if where == "graph":
+            outputs = infer(x, tf.constant(kernel))
+        elif where == "loop":
+            start = [0, tf.zeros([len(sequences), UNITS])]
+            outputs = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + infer(x, kernel)), start)[1]
+        else:
+            outputs = infer(x, tf.cond(choice, lambda: tf.constant(kernel), lambda: tf.constant(-kernel)))
+        actual = [session.run(outputs, {x: sequences, choice: each}) for each in (True, False)]
+        assert (packed_weights_bytes() > 0) == (where != "one of two")
+    sign = -1 if where == "one of two" else 1
+    for each, factor in zip(actual, (1, sign), strict=True):
+        check(each, (3 if where == "loop" else 1) * infer(sequences, factor * kernel))
+
+
+# ---------------------------------------------------------------- the formats
+
+
+def quantized(x, axis):
+    """Returns the nearest multiples of a 127th of the largest magnitude along an axis."""
+    scale = np.abs(x).max(axis, keepdims=True).astype(np.float64) / 127
+    return np.rint(x / np.where(scale == 0, 1, scale)) * scale
+
+
+@given(
+    units=st.integers(1, 70),
+    features=st.integers(1, 70),
+    batch=st.integers(1, 9),
+    seed=st.integers(0, 1000),
+    zero_row=st.booleans(),
+)
+def test_eight_bits_are_those_of_the_largest_magnitude(units, features, batch, seed, zero_row):
+    """One step of a network from a state of zeros, against the formula."""
+    x, kernel = data(batch, 1, features, dtype="float32", seed=seed), data(features, units, dtype="float32", seed=seed)
+    if zero_row:
+        x[0] = 0
+
+    @tf.function
+    def infer(x):
+        return raw_ops.KerasRNN(
+            **{"sequences": x, "mask": [], "initial_h": tf.zeros([batch, units]), "initial_c": 0.0, "kernel": kernel},
+            **{"recurrent_kernel": tf.eye(units), "bias": [], "rnn_mode": "rnn_relu", "is_training": False},
+        ).outputs
+
+    actual = freeze(infer.get_concrete_function(tf.constant(x)), weights="int8")(tf.constant(x))
+    expected = np.maximum(quantized(x[:, 0], 1) @ quantized(kernel, 0), 0)
+    # An element between two integers may round to either.
+    step = np.abs(x).max() / 127 * np.abs(kernel).max() if expected.size else 0
+    difference = np.abs(actual.numpy().reshape(expected.shape) - expected)
+    assert np.quantile(difference, 0.9) <= 1e-5 * max(1, np.abs(expected).max())
+    assert difference.max() <= 2 * step + 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["kernel", "sequences"])
+def test_eight_bits_of_what_is_not_finite(where, value):
+    """Results that depend on it are not finite either; others do not change."""
+    arguments = keras_rnn.arguments("rnn_relu", "float32", batch=2, time=1, units=3, features=2)
+    arguments |= {"initial_h": tf.zeros([2, 3]), "rnn_mode": "rnn_relu"}
+    expected = raw_ops.KerasRNN(**arguments, is_training=False).outputs.numpy()
+    arguments[where] = arguments[where].numpy()
+    arguments[where][(0, 0) if where == "kernel" else (0, 0, 0)] = value
+    serve = freeze(
+        tf.function(lambda: raw_ops.KerasRNN(**arguments, is_training=False).outputs).get_concrete_function(),
+        weights="int8",
+    )
+    actual = serve().numpy().reshape(2, 3)
+    reached = (slice(None), 0) if where == "kernel" else (0, slice(None))
+    assert not np.isfinite(actual[reached]).any()
+    is_reached = np.zeros([2, 3], bool)
+    is_reached[reached] = True
+    check(actual[~is_reached], expected.reshape(2, 3)[~is_reached], "int8")
+
+
+def test_more_terms_than_the_sums_of_eight_bits_hold():
+    """All products have the same sign. Such a layer keeps float32."""
+    layer = layers.SimpleRNN(2, kernel_initializer="ones")
+    x = tf.fill([1, 1, 140_000], 1 / 140_000)
+    expected = layer(x)
+    serve = freeze(tf.function(lambda x: layer(x)).get_concrete_function(x), weights="int8")
+    check(serve(x), expected)
+
+
+@needs_xla
+def test_xla_ignores_the_format():
+    model = make_model()
+    serve = freeze(model, weights="int8")
+    check(tf.function(serve, jit_compile=True)(tf.constant(X)), model(X))
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_threads_that_pack_run_and_assign(tmp_path):
+    """Each result is that of one of the two sets of weights."""
+    model = make_model("GRU")
+    with accelerate_keras(portable_exports=False, export_weights="float32"):
+        model.export(tmp_path, verbose=False)
+    loaded = tf.saved_model.load(tmp_path)
+    kernel = next(each for each in loaded.variables if each.shape == [2 * UNITS, 3 * UNITS])
+    sets, expected = [kernel.numpy(), 0.3 * kernel.numpy()], []
+    for weights in sets:
+        kernel.assign(weights)
+        expected.append(loaded.serve(X).numpy())
+    results, ends = [], threading.Event()
+
+    def serve():
+        while not ends.is_set():
+            results.append(loaded.serve(X).numpy())
+
+    threads = [threading.Thread(target=serve) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for i in range(200):
+        kernel.assign(sets[i % 2])
+    ends.set()
+    for each in threads:
+        each.join()
+    assert np.array_equal(loaded.serve(X), expected[1])  # the last assignment
+    assert results
+    assert all(any(np.array_equal(each, wanted) for wanted in expected) for each in results)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_arguments_of_freeze():
+    model = make_model()
+    with pytest.raises(ValueError, match='weights must be "float32", "bfloat16" or "int8", but is \'int4\''):
+        freeze(model, weights="int4")
+    with pytest.raises(TypeError, match=r"function must be a Keras model or a concrete function.*, but is a function"):
+        freeze(lambda x: x)
+    with pytest.raises(ValueError, match="model with known inputs, but 'unbuilt' has none"):
+        freeze(keras.Sequential([keras.layers.LSTM(4)], name="unbuilt"))
+    with pytest.raises(ValueError, match=r"function must contain one of CudnnRNN, .* with is_training=False"):
+        freeze(keras.Sequential([keras.Input([3]), keras.layers.Dense(2)]))
+    layer = layers.LSTM(4)
+    layer.build(X.shape)
+    trains = tf.function(lambda x: layer(x, training=True))
+    with pytest.raises(ValueError, match="with is_training=False, but does not"):
+        freeze(trains.get_concrete_function(tf.constant(X)))
+
+
+def test_arguments_of_accelerate_keras():
+    with pytest.raises(ValueError, match='export_weights must be "float32", "bfloat16" or "int8", but is 8'):
+        accelerate_keras(portable_exports=False, export_weights=8)
+    with pytest.raises(ValueError, match="export_weights is 'int8', but exports do not contain the op"):
+        accelerate_keras(export_weights="int8")
+
+
+def test_the_attribute_of_an_op():
+    """A graph from elsewhere may have any value. TensorFlow runs the op's code also to infer shapes."""
+    with tf.Graph().as_default() as graph:
+        raw_ops.KerasRNN(**keras_rnn.arguments("lstm", "float32"), is_training=False, name="rnn")
+        definition = graph.as_graph_def()
+    next(node for node in definition.node if node.name == "rnn").attr["_tf_rnn_ops_constant_weights"].s = b"int3"
+    message = 'must be "float32", "bfloat16" or "int8", but is "int3"'
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
+        tf.graph_util.import_graph_def(definition, return_elements=["rnn:0"])

@@ -1,0 +1,187 @@
+"""Weights that do not change between calls: ops in graphs pack them once, on request in fewer bits.
+
+The attribute `_tf_rnn_ops_constant_weights` of an op says so to its CPU kernel, with the format of the packed weights.
+The kernel packs weights again if they are in other memory than in the call before, as after an assignment to a
+variable. The op library itself sets the attribute for weights that are constants of a graph.
+"""
+
+import ctypes
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_rnn_ops import _library, _private_names
+
+_ATTRIBUTE = "_tf_rnn_ops_constant_weights"
+_FORMATS = ("float32", "bfloat16", "int8")
+_OPS = frozenset(["CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "KerasRNN", "StatelessCudnnRNN"])
+
+
+def check_format(argument: str, weights: Any) -> None:
+    """Raises a ValueError if an argument is not the format of packed weights."""
+    if weights not in _FORMATS:
+        raise ValueError(f'{argument} must be "float32", "bfloat16" or "int8", but is {weights!r}')
+
+
+def mark(op: tf.Operation, weights: str) -> None:
+    """Marks an op of a graph, whose weights the kernel then packs once, in a format."""
+    if hasattr(op, _private_names.SET_ATTR):
+        getattr(op, _private_names.SET_ATTR)(_ATTRIBUTE, tf.compat.v1.AttrValue(s=weights.encode()))
+
+
+def packed_weights_bytes() -> int:
+    """Returns the memory of all packed weights in this process, in bytes.
+
+    Ops with equal weights and formats share them, in all graphs. They are freed with the last graph that has run on
+    them. Weights that are packed in each call are not counted.
+
+    Examples:
+      >>> packed_weights_bytes()
+      0
+    """
+    function = ctypes.CDLL(str(_library.ENGINE_PATH)).TfRnnOps_PackedWeightsBytes
+    function.restype = ctypes.c_int64
+    return int(function())
+
+
+def freeze(function: Any, *, weights: str = "float32") -> Any:
+    """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
+
+    Later changes to the variables have no effect on it. It is faster than `function`, above all for few sequences, and
+    with "bfloat16" or "int8" faster again. How much results then differ is in docs/guides/serving.md.
+
+    `weights` is what recurrent ops of type float32 multiply, on CPUs:
+
+    - "float32": the same as `function`.
+    - "bfloat16": weights and the inputs and states of each step, rounded, on CPUs with AVX-512 BF16. On others, the
+      same as "float32".
+    - "int8": integers, with a scale for each column of the weights and for each row of inputs and states.
+
+    Sums, biases, gates and states are in float32. Ops of other types keep their type. Ops whose weights are not
+    variables or constants of the function keep float32, and XLA ignores the format.
+
+    To save the function for TensorFlow Serving, prefer `accelerate_keras(portable_exports=False, export_weights=...)`:
+    a graph with large constants needs several times the memory of one with variables.
+
+    Args:
+      function: a Keras model with known inputs, which runs with `training=False` on the op as with
+        `tf_rnn_ops.accelerate_keras`; or a concrete function, such as a signature of a loaded SavedModel, with any of
+        `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`.
+      weights: the format of the packed weights: "float32", "bfloat16" or "int8".
+
+    Returns:
+      A concrete function with the arguments and results of `function`; of a model, with its inputs as one argument.
+
+    Raises:
+      TypeError: if `function` is neither of them.
+      ValueError: if `weights` is another format, if the model has no known inputs, or if the function contains none of
+        these ops with `is_training=False`.
+      RuntimeError: if this version of TensorFlow cannot freeze functions.
+
+    Examples:
+      >>> model = keras.Sequential([keras.Input([10, 3]), keras.layers.LSTM(4)])
+      >>> serve = freeze(model, weights="int8")
+      >>> serve(tf.ones([2, 10, 3])).shape
+      TensorShape([2, 4])
+    """
+    check_format("weights", weights)
+    if isinstance(function, keras.Model):
+        function = _inference_function(function)
+    if not isinstance(function, tf.types.experimental.ConcreteFunction):
+        raise TypeError(
+            "function must be a Keras model or a concrete function, such as "
+            f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
+        )
+    if _private_names.FREEZING is None:
+        raise RuntimeError(
+            f"freeze cannot freeze functions of TensorFlow {tf.__version__}, which lacks what tf_rnn_ops uses for it."
+        )
+    frozen, graph = _private_names.FREEZING.convert_variables_to_constants_v2_as_graph(
+        function, lower_control_flow=False
+    )
+    _rename_functions(graph)
+    if not sum(_mark_node(node, weights) for node in _nodes(graph)):
+        raise ValueError(
+            f"function must contain one of {', '.join(sorted(_OPS))} with is_training=False, but does not: accelerate "
+            "Keras when you make it, or see tf_rnn_ops.explain for why a layer does not run on the op"
+        )
+    return _imported(graph, frozen, function)
+
+
+def _inference_function(model: keras.Model) -> Any:
+    """Returns a concrete function that calls a model in inference."""
+    from tf_rnn_ops._acceleration import accelerate_keras  # which imports this module
+    from tf_rnn_ops.layers._exports import freezing
+
+    inputs = getattr(model, "inputs", None) if model.built else None
+    if not inputs:
+        raise ValueError(
+            f"function must be a model with known inputs, but {model.name!r} has none: give the first layer an Input, "
+            "or pass a concrete function"
+        )
+    structure = getattr(model, _private_names.INPUTS_STRUCT, inputs[0] if len(inputs) == 1 else inputs)
+    specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
+    with accelerate_keras(), freezing():
+        return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yields the nodes of a GraphDef and its functions."""
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _rename_functions(graph: Any) -> None:
+    """Gives the functions of a GraphDef new names. TensorFlow would take those that it knows by the same names."""
+    suffix = f"_{uuid.uuid4().hex}"
+    names = {each.signature.name: each.signature.name + suffix for each in graph.library.function}
+    for function in graph.library.function:
+        function.signature.name = names[function.signature.name]
+    for gradient in graph.library.gradient:
+        gradient.function_name = names[gradient.function_name]
+        gradient.gradient_func = names[gradient.gradient_func]
+    for node in _nodes(graph):
+        node.op = names.get(node.op, node.op)
+        for attribute in node.attr.values():
+            for called in (attribute.func, *attribute.list.func):
+                if called.name in names:
+                    called.name = names[called.name]
+
+
+def _mark_node(node: Any, weights: str) -> bool:
+    """Marks a node if it is an op with constant weights in inference. Returns whether it is."""
+    is_such = node.op.removeprefix("TfRnnOps>") in _OPS and not node.attr["is_training"].b
+    if is_such:
+        node.attr[_ATTRIBUTE].s = weights.encode()
+    return is_such
+
+
+def _imported(graph: Any, frozen: Any, function: Any) -> Any:
+    """Returns a concrete function that runs a GraphDef.
+
+    Args:
+      graph: the GraphDef of `frozen`.
+      frozen: a concrete function with some of the inputs of `function`, by name, and all its outputs.
+      function: a concrete function with the arguments and results.
+    """
+    imported = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
+    tensors = (
+        [imported.graph.get_tensor_by_name(each.name) for each in group] for group in (frozen.inputs, frozen.outputs)
+    )
+    compute = imported.prune(*tensors)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        arguments = tf.nest.flatten((args, kwargs), expand_composites=True)
+        values = [*filter(tf.is_tensor, arguments), *function.captured_inputs]  # others are part of the graph
+        by_name = {each.name: value for each, value in zip(function.inputs, values, strict=True)}
+        results = iter(compute(*(by_name[each.name] for each in frozen.inputs)))
+        return tf.nest.map_structure(
+            lambda each: None if each is None else next(results), function.structured_outputs, expand_composites=True
+        )
+
+    args, kwargs = function.structured_input_signature
+    return tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)
