@@ -1,11 +1,11 @@
 """Compares the speed of the ops with other implementations of the same networks on the CPU.
 
 The sections measure Keras models as users call them; networks in inference and training, GRUBlockCell and BlockLSTM;
-time by sequence length and batch size; call overhead; memory of a training step; gradients of penalties; and sharing
-the machine with other work. Each library runs in its own process, and the libraries take turns. The program prints a
-line for each measurement and writes results.json after each case, and results.md at the end. A library that fails or
-gives wrong results is skipped for that case and listed under "failures". docs/design/benchmarks.md explains the method
-and the options.
+time by sequence length and batch size; call overhead; memory of a training step; gradients of penalties; sharing the
+machine with other work; and SavedModels in a C program. Each library runs in its own process, and the libraries take
+turns. The program prints a line for each measurement and writes results.json after each case, and results.md at the
+end. A library that fails or gives wrong results is skipped for that case and listed under "failures".
+docs/design/benchmarks.md explains the method and the options.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from sections import (
     PRODUCTS,
     REFERENCE,
     SECTIONS,
+    SERVING,
     Section,
 )
 from targets import judge_measured
@@ -48,7 +49,7 @@ def parse_arguments() -> argparse.Namespace:
         "--sections",
         type=program.names_of(OPTIONS),
         metavar="SECTION,...",
-        help=f"sections to run: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS} or {MAIN})",
+        help=f"sections to run: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS}, {SERVING} or {MAIN})",
     )
     num_cpus = len(os.sched_getaffinity(0))
     parser.add_argument(
@@ -61,9 +62,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--publish", action="store_true", help="also update docs/performance.md and README.md")
     settings = program.parse(parser, ROUNDS)
     if not settings.sections:
-        of_cases = (MODELS if case.is_model else MAIN for case in settings.cases or ())
-        settings.sections = list(dict.fromkeys(of_cases)) or OPTIONS
+        settings.sections = list(dict.fromkeys(map(option_of, settings.cases or ()))) or OPTIONS
     return settings
+
+
+def option_of(case: Case) -> str:
+    """Returns the section that measures a case by default."""
+    return MODELS if case.is_model else SERVING if case.is_served else MAIN
 
 
 def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
@@ -73,7 +78,13 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
         return cases
     if section.name == PRODUCTS:
         return [case for case in cases if case.dtype in {each.dtype for each in settings.cases}]
-    return [case for case in settings.cases if case.is_model == (section.option == MODELS)]
+    kind = section.option if section.option in (MODELS, SERVING) else MAIN
+    return [case for case in settings.cases if option_of(case) == kind]
+
+
+def processes_of(section: Section) -> tuple[int, bool]:
+    """Returns a key of the processes of a section. Served models have their own: most peers serve models only."""
+    return section.load.threads_per_cpu, section.option == SERVING
 
 
 def run_benchmark(settings: argparse.Namespace) -> Run:
@@ -86,10 +97,10 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
     for section in (each for each in sections if each.name == MEMORY):
         run = measure_memory(section, settings, peers, run, path)
     timed = [each for each in sections if each.name != MEMORY]
-    for factor in dict.fromkeys(section.load.threads_per_cpu for section in timed):
-        together = [each for each in timed if each.load.threads_per_cpu == factor]
+    for key in dict.fromkeys(map(processes_of, timed)):
+        together = [each for each in timed if processes_of(each) == key]
         taking_part = [peer for peer in peers if any(peer.name in section.peers for section in together)]
-        with Bench(taking_part, REFERENCE, factor * settings.threads, log) as bench:
+        with Bench(taking_part, REFERENCE, key[0] * settings.threads, log) as bench:
             run = run.replace(versions={**bench.versions, **run.versions})
             for section in together:
                 rounds = settings.rounds

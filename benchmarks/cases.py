@@ -24,6 +24,10 @@ FIT = "fit"  # an epoch of several steps
 EMPTY_FUNCTION = "empty tf.function"  # returns its first argument
 OPS_ALONE = "ops only"  # the ops of the recurrent layers, several times in sequence in one function
 MEMORY = "memory"  # bytes that a training step adds to the process
+SERVE_IN_C = "SavedModel in C"  # a request to a served model in a C program
+SERVE_IN_PYTHON = "SavedModel in Python"  # the same in this process
+# Bytes that copies of a model add to the C program.
+COPIES = {1: "memory of 1 copy", 4: "memory of 4 copies"}
 
 BATCHES = 8  # of a call of `predict` and `fit`
 REPEATS = 10  # of the recurrent layers in OPS_ALONE
@@ -58,6 +62,9 @@ _KINDS = {
     # A model that generates text: a call maps a token and the states to the most likely next token and new states. The
     # recurrent layers take one step after an Embedding.
     "decoder": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:1], (FUNCTION, EMPTY_FUNCTION, OPS_ALONE)),
+    # A Keras model with one recurrent layer, which returns its last output, as a SavedModel. With one step, a decoder,
+    # which also takes and returns the states.
+    "served": _Kind(_SEQUENCES, (), (SERVE_IN_C, SERVE_IN_PYTHON, *COPIES.values())),
     # Dense and LayerNormalization before the recurrent layers; self-attention with a residual connection and
     # LayerNormalization after each of them but the last. XLA speeds up mainly these other layers.
     "mixed": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:2], (FUNCTION, TRAIN_ON_BATCH)),
@@ -143,7 +150,7 @@ class Case:
             return f"{self.dtype} matmul of size {self.size}"
         if self.kind == "elementwise":
             return f"tanh of {self.size} elements"
-        before = {"decoder": "decoder, ", "mixed": "Dense, normalization, attention, "}.get(self.kind, "")
+        before = {"mixed": "Dense, normalization, attention, "}.get(self.kind, "decoder, " if self.takes_states else "")
         if self.kind == "model" and self.takes_tokens:
             before = "Embedding, "
         of_ops = {"gru_block_cell": "GRUBlockCell", "block_lstm": "BlockLSTM"}
@@ -167,6 +174,21 @@ class Case:
     def is_plain(self) -> bool:
         """Whether it is a single unidirectional float32 layer and all sequences have the same length."""
         return self.kind == "network" and not self._options({})
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it is a served model."""
+        return self.kind == "served"
+
+    @property
+    def takes_states(self) -> bool:
+        """Whether a model takes and returns the states of its layers."""
+        return self.kind == "decoder" or (self.is_served and self.time == 1)
+
+    @property
+    def num_states(self) -> int:
+        """The number of states that a model takes: hidden state, and an LSTM's cell state, of each layer."""
+        return self.layers * (2 if self.cell == "lstm" else 1) if self.takes_states else 0
 
     @property
     def takes_tokens(self) -> bool:
@@ -223,7 +245,7 @@ class Case:
         Each gate of each step multiplies the input and the state by a matrix: two operations for each of its
         units * (input_size + units) elements.
         """
-        if task in (EMPTY_FUNCTION, MEMORY):
+        if task in (EMPTY_FUNCTION, MEMORY, *COPIES.values()):
             return 0
         if self.kind == "product":
             return 2 * self.size**3
@@ -267,7 +289,7 @@ def parse_case(name: str) -> Case:
             f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
             "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
             "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], block_lstm-BATCH-TIME-INPUT-UNITS[-DTYPE], "
-            "product-SIZE[-DTYPE] and elementwise-SIZE, where "
+            "served-CELL-BATCH-TIME-INPUT-UNITS, product-SIZE[-DTYPE] and elementwise-SIZE, where "
             "NETWORK is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
             f"CELL is one of {', '.join(NUM_GATES)}, and DTYPE is bfloat16, float16, float32 or float64"
         )

@@ -32,13 +32,13 @@ class Weights(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Inputs and weights of a network or a model. All except tokens have the same dtype."""
+    """Inputs and weights of a network or a (served) model. All except tokens have the same dtype."""
 
     inputs: np.ndarray  # [batch, time, input_size], or tokens, [batch, time]
     output_gradient: np.ndarray  # [batch, time, output_size], zero past the end of a sequence
     weights: Mapping[str, Weights]  # of each pseudo-layer
-    # Of models only:
     states: Sequence[np.ndarray] = ()  # [batch, units] of each layer of a decoder: hidden state, an LSTM's cell state
+    # Of models only:
     targets: Any = None  # [batch, outputs]
     embedding: Any = None  # [vocabulary, input_size], if the model has an Embedding
     head_kernel: Any = None  # [output_size, outputs]: the weights of the Dense layer
@@ -88,6 +88,8 @@ def problem_of(case: Case, dtype: str = "") -> Problem:
     )
     if case.is_model:
         problem = problem._replace(**_model_fields(case))
+    if case.is_served:
+        problem = problem._replace(**_served_fields(case))
     return _cast(_cast(problem, case.dtype), dtype or case.dtype)
 
 
@@ -99,14 +101,23 @@ def _model_fields(case: Case) -> dict[str, Any]:
         tokens = rng.integers(1, case.vocabulary, [case.batch, case.time])
         fields["inputs"] = np.where(is_valid(case)[:, :, 0], tokens, 0)
         fields["embedding"] = rng.standard_normal([case.vocabulary, case.input_size])
-    num_states = case.layers * (2 if case.cell == "lstm" else 1) if case.kind == "decoder" else 0
     return {
         **fields,
-        "states": [rng.uniform(-1, 1, [case.batch, case.units]) for _ in range(num_states)],
+        "states": [rng.uniform(-1, 1, [case.batch, case.units]) for _ in range(case.num_states)],
         "targets": rng.standard_normal([case.batch, case.outputs]),
         "head_kernel": rng.standard_normal([case.output_size, case.outputs]) / np.sqrt(case.output_size),
         "head_bias": rng.standard_normal(case.outputs),
     }
+
+
+def _served_fields(case: Case) -> dict[str, Any]:
+    """Returns the inputs that saved_model_calls.c makes."""
+
+    def made(*shape: int) -> np.ndarray:
+        return ((37 * np.arange(np.prod(shape)) % 201 - 100) / 100).reshape(shape)
+
+    states = [made(case.batch, case.units) for _ in range(case.num_states)]
+    return {"inputs": made(case.batch, case.time, case.input_size), "states": states}
 
 
 def cell_arguments(case: Case) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -164,10 +175,12 @@ class Task(NamedTuple):
         output_size], zero past the end of a sequence, or [batch, outputs] of a model; "states" of a decoder, [layers'
         states, batch, units]; "loss"; "inputs" and others of `name_gradients`: gradients, or for models Adam's first
         moments, which after one step are 0.1 times the gradients.
+      sample: given a `measure.Load`, takes a sample as `measure.Session.sample` does; None if `call` is to be timed.
     """
 
     call: Callable[[], Any]
     results: Callable[[], dict[str, np.ndarray]]
+    sample: Callable[[Any], tuple[float, Sequence[float]]] | None = None
 
 
 def task(call: Callable[[], Any], results: Callable[[Any], dict[str, np.ndarray]]) -> Task:

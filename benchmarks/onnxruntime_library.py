@@ -1,15 +1,18 @@
 """ONNX Runtime, inference only: the operators LSTM, GRU, RNN, MatMul and Tanh."""
 
 import functools
-from collections.abc import Mapping, Sequence
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
-from cases import FORWARD, FUNCTION, PRODUCT, TANH, Case
+from cases import FORWARD, FUNCTION, PRODUCT, SERVE_IN_PYTHON, TANH, Case
 from library import Library, Program, Task, Weights, operands, problem_of, task
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN"}
 # The position in cuDNN of each of ONNX's gates: LSTM i, o, f, c; GRU z, r, h.
@@ -62,7 +65,7 @@ class _Graph:
             attributes["linear_before_reset"] = 1
         num_states = 2 if case.cell == "lstm" else 1
         states = [f"state{num_states * layer + index}" for index in range(num_states)]
-        states = states if case.kind == "decoder" else []
+        states = states if case.takes_states else []
         outputs = [f"{name}{layer}" for name in "YHC"[: 1 + num_states]]
         self.node(_OPERATORS[case.cell], [source, *names, lengths, *states], *outputs, **attributes)
         return outputs
@@ -75,8 +78,13 @@ class _Graph:
             y = self.node("Transpose", [y], f"swapped{layer}", perm=[0, 2, 1, 3])
         return self.node("Reshape", [y, "shape"], f"output{layer}")
 
-    def session(self, outputs: Sequence[str], threads: int) -> onnxruntime.InferenceSession:
-        """Returns a session of the graph."""
+    def session(
+        self,
+        outputs: Sequence[str],
+        threads: int,
+        convert: Callable[[onnx.ModelProto], onnx.ModelProto] = lambda model: model,
+    ) -> onnxruntime.InferenceSession:
+        """Returns a session of the graph, after a conversion."""
         types = {_NEXT_TOKENS: TensorProto.INT64}
         infos = [helper.make_tensor_value_info(each, types.get(each, TensorProto.FLOAT), None) for each in outputs]
         inputs = [
@@ -89,7 +97,8 @@ class _Graph:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        serialized = convert(model).SerializeToString()
+        return onnxruntime.InferenceSession(serialized, options, providers=["CPUExecutionProvider"])
 
     def task(self, output: str, threads: int, results) -> Task:
         """Returns a task that computes one output, which `results` converts."""
@@ -160,6 +169,28 @@ class ModelProgram:
         return {"output": output, "states": np.concatenate(states)}
 
 
+def _quantized(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a model with com.microsoft's DynamicQuantizeLSTM and 8-bit weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "quantized.onnx")
+        quantize_dynamic(model, path, op_types_to_quantize=["LSTM"], per_channel=True, weight_type=QuantType.QInt8)
+        return onnx.load(path)
+
+
+def _served_program(case: Case, threads: int, **options) -> Program:
+    """A served model, which returns the last output, [batch, units], and a decoder's states."""
+    problem = problem_of(case)
+    states = {f"state{index}": state[np.newaxis] for index, state in enumerate(problem.states)}
+    graph = _Graph({"X": problem.inputs, **states})
+    source = graph.node("Transpose", ["X"], "time_major", perm=[1, 0, 2])
+    _, *final_states = graph.layer(case, 0, source, problem.weights, "")
+    shape = graph.initializer("output_shape", np.array([case.batch, case.units], np.int64))
+    output = graph.node("Reshape", [final_states[0], shape], "output")
+    session = graph.session([output, *(final_states if states else [])], threads, **options)
+    call = functools.partial(session.run, None, graph.feeds)
+    return {SERVE_IN_PYTHON: task(call, lambda outputs: {"output": outputs[0]})}
+
+
 class OnnxRuntime(Library):
     """ONNX Runtime, which supports these operators in float32 only."""
 
@@ -173,6 +204,8 @@ class OnnxRuntime(Library):
             return _network_program(case, self.threads)
         if case.is_model:
             return ModelProgram(case, self.threads).tasks
+        if case.is_served:
+            return _served_program(case, self.threads)
         name, operator, key = {
             "product": (PRODUCT, "MatMul", "product"),
             "elementwise": (TANH, "Tanh", "tanh"),
@@ -180,3 +213,12 @@ class OnnxRuntime(Library):
         graph = _Graph({f"x{index}": each for index, each in enumerate(operands(case))})
         output = graph.node(operator, list(graph.feeds), key)
         return {name: graph.task(output, self.threads, lambda result: {key: result})}
+
+
+class OnnxRuntimeInt8(OnnxRuntime):
+    """ONNX Runtime with 8-bit weights, which it supports for LSTM in served models."""
+
+    def program(self, case: Case) -> Program:
+        if not case.is_served or case.cell != "lstm":
+            return {}
+        return _served_program(case, self.threads, convert=_quantized)

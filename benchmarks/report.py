@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from cases import (
     BACKWARD,
+    COPIES,
     FIT,
     FORWARD,
     FORWARD_BACKWARD,
@@ -23,6 +24,8 @@ from cases import (
     PREDICT,
     PRODUCT,
     SAVED_MODEL,
+    SERVE_IN_C,
+    SERVE_IN_PYTHON,
     TANH,
     TRAIN_ON_BATCH,
     Case,
@@ -50,8 +53,13 @@ from sections import (
     PRODUCTS,
     PYTORCH,
     RAW_OPS,
+    SAVED_MODELS,
     SECOND_ORDER,
     SECTIONS,
+    SERVERS,
+    SERVING,
+    SERVING_CLIENTS,
+    SERVING_MEMORY,
     THREADS_PER_CPU,
     WAIT_ALONE,
     WAIT_WITH_PRODUCTS,
@@ -91,7 +99,7 @@ def print_lines(measurements: Sequence[Measurement]) -> None:
     for each in measurements:
         of_ours = "-" if each.task not in ours or each.peer == OURS else ratio(each.median / ours[each.task])
         waits = "; ".join(short(1e3 * each.wait(percent)) for percent in (50, 99)) if each.waits else "-"
-        figure = each.median / _MEBI if each.task == MEMORY else 1e3 * each.median
+        figure = each.median / _MEBI if each.task in (MEMORY, *COPIES.values()) else 1e3 * each.median
         cells = [each.case.title, each.task, label(each.peer), short(figure), short(each.gflops), of_ours]
         print(_LINE.format(*cells, f"{each.error:.0e}", waits), flush=True)
 
@@ -184,8 +192,8 @@ def _nth_task(index: int, peer: str) -> Figure:
     )
 
 
-def _memory(peer: str) -> Figure:
-    return median(MEMORY, peer, unit=1 / _MEBI)
+def _memory(peer: str, task: str = MEMORY) -> Figure:
+    return median(task, peer, unit=1 / _MEBI)
 
 
 def _in(section: str, *columns: Column) -> list[Column]:
@@ -227,13 +235,15 @@ _LOAD = (("load", lambda section, _: SECTIONS[section].title),)
 _WAITING = [Column(label(peer), [wait(50, TANH, peer), wait(99, TANH, peer)], (short, short)) for peer in PEERS]
 
 
-def _rate(peer: str) -> Figure:
-    return over(lambda *_: 1.0, median(FORWARD, peer))
+def _requests(task: str, peer: str) -> Column:
+    """Returns requests per second, and percentiles of their latencies."""
+    rate = over(lambda *_: 1.0, median(task, peer))
+    return Column(label(peer), [rate, wait(50, task, peer), wait(99, task, peer)], (short,) * 3)
 
 
-_CLIENTS = [
-    Column(label(peer), [_rate(peer), wait(50, FORWARD, peer), wait(99, FORWARD, peer)], (short,) * 3) for peer in PEERS
-]
+_CLIENTS = [_requests(FORWARD, peer) for peer in PEERS]
+_SERVED = (("model: batch, time, input, units", lambda _, case: case.title),)
+_NUM_CLIENTS = (("clients", lambda section, _: section.rpartition("_")[2]),)
 _CROWDED = [
     column
     for name in (BUSY_CPU, *THREADS_PER_CPU.values())
@@ -325,6 +335,29 @@ PARTS: dict[str, Sequence[Table]] = {
         ),
         Table("With another process on one of the CPUs; with 2, and with 4 threads per CPU", [BUSY_CPU], _CROWDED),
         Table("Training with a tf.data pipeline", [PIPELINE], _group(FORWARD_BACKWARD, KERAS)),
+    ],
+    SERVING: [
+        Table(
+            "SavedModels in a C program: requests per second; median and 99th percentile latency, ms",
+            [*SERVING_CLIENTS.values()],
+            [_requests(SERVE_IN_C if peer in SAVED_MODELS else SERVE_IN_PYTHON, peer) for peer in SERVERS],
+            names=(*_SERVED, *_NUM_CLIENTS),
+        ),
+        Table(
+            "SavedModels in Python: requests per second; median and 99th percentile latency, ms",
+            [*SERVING_CLIENTS.values()],
+            [_requests(SERVE_IN_PYTHON, peer) for peer in SAVED_MODELS],
+            names=(*_SERVED, *_NUM_CLIENTS),
+        ),
+        Table(
+            "Memory of 1 and of 4 copies of a SavedModel in a C program, MiB",
+            [SERVING_MEMORY],
+            [
+                Column(label(peer), [_memory(peer, copies) for copies in COPIES.values()], (short,) * 2)
+                for peer in SAVED_MODELS
+            ],
+            names=_SERVED,
+        ),
     ],
     "memory": [
         Table(

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Container, Sequence
 
 from cases import (
+    COPIES,
     EMPTY_FUNCTION,
     FIT,
     FORWARD,
@@ -16,6 +17,8 @@ from cases import (
     PREDICT,
     PRODUCT,
     SAVED_MODEL,
+    SERVE_IN_C,
+    SERVE_IN_PYTHON,
     TANH,
     TRAIN_ON_BATCH,
     Case,
@@ -32,6 +35,14 @@ KERAS_UNROLLED = "keras_unrolled"
 PYTORCH = "pytorch"
 ONNX_RUNTIME = "onnxruntime"
 RAW_OPS = "tf_raw_ops"
+# Of served models only.
+OURS_PACKED = "tf_rnn_ops_packed"
+OURS_BFLOAT16 = "tf_rnn_ops_bfloat16"
+OURS_INT8 = "tf_rnn_ops_int8"
+ONNX_RUNTIME_INT8 = "onnxruntime_int8"
+
+# The largest allowed errors of results with rounded weights.
+_BFLOAT16_ERROR, _INT8_ERROR = 0.02, 0.05
 
 _TF, _OURS, _KERAS, _ONNX = (
     ["tensorflow"],
@@ -48,6 +59,10 @@ _ALL_PEERS = (
     Peer(PYTORCH, "PyTorch", "pytorch_library.PyTorch", ["torch"]),
     Peer(ONNX_RUNTIME, "ONNX Runtime", "onnxruntime_library.OnnxRuntime", _ONNX),
     Peer(RAW_OPS, "tf.raw_ops", "tensorflow_library.RawOps", _TF),
+    Peer(OURS_PACKED, "tf_rnn_ops packed", "tensorflow_library.TfRnnOpsPacked", _OURS),
+    Peer(OURS_BFLOAT16, "tf_rnn_ops bfloat16", "tensorflow_library.TfRnnOpsBfloat16", _OURS, 0, _BFLOAT16_ERROR),
+    Peer(OURS_INT8, "tf_rnn_ops int8", "tensorflow_library.TfRnnOpsInt8", _OURS, 0, _INT8_ERROR),
+    Peer(ONNX_RUNTIME_INT8, "ONNX Runtime int8", "onnxruntime_library.OnnxRuntimeInt8", _ONNX, 0, _INT8_ERROR),
 )
 PEERS = {peer.name: peer for peer in _ALL_PEERS}
 GPU_PEERS = {
@@ -60,7 +75,8 @@ SCALING_PEERS = {
     OURS: PEERS[OURS]._replace(library="engine_library.Engine", packages=[]),
     **{name: PEERS[name] for name in (PYTORCH, ONNX_RUNTIME)},
 }
-_MOST = tuple(name for name in PEERS if name != KERAS_UNROLLED)
+_SERVED_ONLY = (OURS_PACKED, OURS_BFLOAT16, OURS_INT8, ONNX_RUNTIME_INT8)
+_MOST = tuple(name for name in PEERS if name not in (KERAS_UNROLLED, *_SERVED_ONLY))
 # These compute the expected results.
 REFERENCE = Peer("float64", "float64", "tensorflow_library.Float64Reference", _KERAS)
 PYTORCH_REFERENCE = Peer("float64", "float64", "pytorch_library.Float64Reference", ["torch"])
@@ -135,6 +151,9 @@ CLIENTS = {count: f"sharing/clients_{count}" for count in (1, 4, 16)}
 BUSY_CPU = "sharing/busy_cpu"
 THREADS_PER_CPU = {count: f"sharing/threads_per_cpu_{count}" for count in (2, 4)}
 PIPELINE = "sharing/pipeline"
+SERVING = "serving"
+SERVING_CLIENTS = {count: f"{SERVING}/clients_{count}" for count in (1, 4, 16)}
+SERVING_MEMORY = f"{SERVING}/memory"
 
 
 def scaling(threads: int | str) -> str:
@@ -199,6 +218,17 @@ _MODEL_PEERS = (OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME)
 _PENALTY_PEERS = (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH)
 _FOUR = (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
 _SMALL_OPS = (RAW_OPS, PYTORCH, ONNX_RUNTIME)
+SAVED_MODELS = (KERAS, OURS, OURS_PACKED, OURS_BFLOAT16, OURS_INT8)
+SERVERS = (*SAVED_MODELS, ONNX_RUNTIME, ONNX_RUNTIME_INT8)
+# The served models by the number of clients: batches of 1, 8 and 32 sequences, and decoders.
+_SERVED = {
+    1: "lstm-1-10-96-96 lstm-1-50-128-256 lstm-1-100-128-192 lstm-1-50-512-512 lstm-1-50-1024-1024 lstm-8-30-256-384 "
+    "lstm-32-30-256-384 gru-1-60-96-384 gru-1-30-160-300 gru-8-100-128-256 lstm-1-1-512-512 lstm-8-1-256-384",
+    4: "lstm-1-50-128-256 lstm-1-50-512-512 lstm-8-30-256-384",
+    16: "lstm-1-50-128-256",
+}
+_LOADED = "served-lstm-1-50-512-512 served-gru-8-100-128-256"
+_QUICK_SERVED = "served-lstm-2-3-4-5 served-gru-2-1-4-5"
 
 
 def _repeated(case: str, task: str, threads: int = 2) -> Sequence[tuple[Case, str]]:
@@ -214,6 +244,12 @@ def _wait(name: str, title: str, peers: Sequence[str], background=(), quick=()) 
 def _clients(name: str, count: int) -> Section:
     title, loads = f"{count} clients of the same network", (Load(seconds, count) for seconds in (1.5, 0.02))
     return _section(name, title, "lstm-1-30-256-384 lstm-8-30-256-384", _QUICK, _FOUR, 2, [FORWARD], *loads)
+
+
+def _serving(name: str, count: int) -> Section:
+    title, loads = f"{count} clients of a SavedModel", (Load(seconds, count) for seconds in (0.4, 0.02))
+    cases = _combine("served", _SERVED[count])
+    return _section(name, title, cases, _QUICK_SERVED, SERVERS, 4, [SERVE_IN_C, SERVE_IN_PYTHON], *loads)
 
 
 def _crowded(name: str, title: str, load: Load) -> Section:
@@ -264,6 +300,16 @@ _ALL_SECTIONS = (
     _crowded(BUSY_CPU, "with another process on one of the CPUs", Load(busy_cpus=1)),
     *(_crowded(name, f"with {n} threads per CPU", Load(threads_per_cpu=n)) for n, name in THREADS_PER_CPU.items()),
     _pipeline(PIPELINE, "training with a tf.data pipeline"),
+    *(_serving(name, count) for count, name in SERVING_CLIENTS.items()),
+    _section(
+        SERVING_MEMORY,
+        "memory of SavedModels in the C program",
+        _LOADED,
+        "served-lstm-2-3-4-5",
+        SAVED_MODELS,
+        4,
+        [*COPIES.values()],
+    ),
 )
 SECTIONS = {section.name: section for section in _ALL_SECTIONS}
 

@@ -16,6 +16,8 @@ from cases import (
     PENALTY,
     PREDICT,
     SAVED_MODEL,
+    SERVE_IN_C,
+    SERVE_IN_PYTHON,
     TANH,
     TRAIN_ON_BATCH,
     Case,
@@ -31,11 +33,16 @@ from sections import (
     MAIN,
     MODELS,
     ONNX_RUNTIME,
+    ONNX_RUNTIME_INT8,
     OURS,
+    OURS_INT8,
+    OURS_PACKED,
     OURS_XLA,
     PYTORCH,
     RAW_OPS,
     SECOND_ORDER,
+    SERVING,
+    SERVING_CLIENTS,
     THREADS_PER_CPU,
     WAIT_WITH_PRODUCTS,
     WAIT_WITH_SEQUENCES,
@@ -192,6 +199,30 @@ def _has_8_threads(run: Run, row: str, case: Case) -> bool:
     return _threads(row) >= 8
 
 
+def _in_c(own: str, peer: str) -> Figure:
+    """Returns the requests per second of one of our SavedModels in the C program over those of ONNX Runtime."""
+    return over(median(SERVE_IN_PYTHON, peer), median(SERVE_IN_C, own))
+
+
+def _extra_wait(run: Run, row: str, case: Case) -> float | None:
+    """Returns the median µs of a request to packed weights in the C program minus those of ONNX Runtime."""
+    ours = wait(50, SERVE_IN_C, OURS_PACKED)(run, row, case)
+    onnx = wait(50, SERVE_IN_PYTHON, ONNX_RUNTIME)(run, row, case)
+    return None if ours is None or onnx is None else 1e3 * (ours - onnx)
+
+
+def _has_one_client(run: Run, row: str, case: Case) -> bool:
+    return row == SERVING_CLIENTS[1]
+
+
+def _sequences(*figures: Figure) -> list[Figure]:
+    return _of(lambda case: case.time >= 10, *figures)
+
+
+def _large_and_few(*figures: Figure) -> list[Figure]:
+    return _of(lambda case: case.batch <= 8 and case.units >= 384, *figures)
+
+
 PENALTY_COST = over(median(PENALTY), median(FORWARD_BACKWARD))
 MEMORY_OVER_KERAS = _of(lambda case: case.kind == "network", over(median(MEMORY), median(MEMORY, KERAS)))[0]
 _BOTH = (FORWARD, FORWARD_BACKWARD)
@@ -203,6 +234,8 @@ _BLOCK = {task: speedup(task, RAW_OPS) for task in (FORWARD, BACKWARD)}
 _PENALTY = speedup(PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED)
 _SMALL_OP = {p: over(wait(p, TANH), wait(p, TANH, RAW_OPS, WAIT_WITH_PRODUCTS)) for p in (50, 99)}
 _CLIENTS_WAIT = over(wait(99, FORWARD), least([wait(99, FORWARD, peer) for peer in _SERVERS]))
+_PACKED, _INT8 = _in_c(OURS_PACKED, ONNX_RUNTIME), _in_c(OURS_INT8, ONNX_RUNTIME_INT8)
+_ONE_STEP = _if(_has_one_client, *_of(lambda case: case.time == 1, _extra_wait))
 
 # ---------------------------------------------------------------- the targets
 
@@ -302,6 +335,20 @@ GROUPS = {
             for task in _BOTH
         ),
     ],
+    SERVING: _targets(
+        f"{SERVING}/",
+        *(
+            ("packed in C, at least 10 steps: requests per second / ONNX Runtime", bound, _sequences(_PACKED))
+            for bound in ("≥ 1", "≥ 1.2, geometric mean")
+        ),
+        ("packed in C, one step and one client: median µs beyond ONNX Runtime", "≤ 40", _ONE_STEP),
+        (
+            "int8 in C, batch ≤ 8, units ≥ 384: requests per second / packed",
+            "≥ 1.6",
+            _large_and_few(speedup(SERVE_IN_C, OURS_PACKED, own=OURS_INT8)),
+        ),
+        ("int8 in C, at least 10 steps: requests per second / ONNX Runtime int8", "≥ 1", _sequences(_INT8)),
+    ),
     "memory": _targets(
         MEMORY,
         ("memory of a training step / Keras", "≤ 0.6", [MEMORY_OVER_KERAS]),

@@ -33,6 +33,7 @@ from library import (
     problem_of,
     task,
 )
+from served_models import NO_OPS, ServedProgram, expected_output
 
 
 def _graph_call(function: Callable, *tensors, jit_compile: bool = False) -> Callable[[], Any]:
@@ -287,12 +288,17 @@ class _OnCpu(Library):
             return self._network(case)
         if case.is_model:
             return self._model(case)
+        if case.is_served:
+            return self._served(case)
         return self._ops(case) if case.kind in _PROGRAMS_OF_OPS else self._product(case)
 
     def _network(self, case: Case) -> Program:
         return {}
 
     def _model(self, case: Case) -> Program:
+        return {}
+
+    def _served(self, case: Case) -> Program:
         return {}
 
     def _ops(self, case: Case) -> Program:
@@ -303,7 +309,13 @@ class _OnCpu(Library):
 
 
 class TfRnnOps(_OnCpu):
-    """The ops of this project."""
+    """The ops of this project.
+
+    Attributes:
+      export_weights: how served models pack weights; None: in each call.
+    """
+
+    export_weights: ClassVar[str | None] = None
 
     def versions(self) -> dict[str, str]:
         from tf_rnn_ops import __main__ as bug_report
@@ -325,6 +337,12 @@ class TfRnnOps(_OnCpu):
             return ModelProgram(case, problem_of(case), jit_compile=True).tasks
         return accelerated_program(case)
 
+    def _served(self, case: Case) -> Program:
+        import tf_rnn_ops
+
+        with tf_rnn_ops.accelerate_keras(portable_exports=False, export_weights=self.export_weights):
+            return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
+
     def _ops(self, case: Case) -> Program:
         import tf_rnn_ops
 
@@ -335,6 +353,24 @@ class TfRnnOpsXla(TfRnnOps):
     """The ops of this project, compiled by XLA."""
 
     jit_compile = True
+
+
+class TfRnnOpsPacked(TfRnnOps):
+    """The ops of this project in served models that pack weights once."""
+
+    export_weights = "float32"
+
+
+class TfRnnOpsBfloat16(TfRnnOps):
+    """The same with bfloat16 weights."""
+
+    export_weights = "bfloat16"
+
+
+class TfRnnOpsInt8(TfRnnOps):
+    """The same with 8-bit weights."""
+
+    export_weights = "int8"
 
 
 class Keras(_OnCpu):
@@ -350,6 +386,9 @@ class Keras(_OnCpu):
 
     def _model(self, case: Case) -> Program:
         return ModelProgram(case, problem_of(case), self.jit_compile).tasks
+
+    def _served(self, case: Case) -> Program:
+        return ServedProgram(case, self.threads, NO_OPS).tasks
 
 
 class KerasXla(Keras):
@@ -388,6 +427,9 @@ class Float64Reference(_OnCpu):
                 EMPTY_FUNCTION: task(lambda: None, lambda _: {"inputs": problem_of(case).inputs}),
                 OPS_ALONE: task(model.features, lambda features: {"features": features}),
             }
+        if case.is_served:
+            output = task(lambda: expected_output(case), lambda result: {"output": result})
+            return dict.fromkeys(case.tasks, output)
         if case.kind == "gru_block_cell":
             arguments, further = (
                 {name: array.astype(np.float64) for name, array in each.items()} for each in cell_arguments(case)

@@ -4,6 +4,9 @@ import dataclasses
 import functools
 import importlib
 import itertools
+import os
+import pathlib
+import subprocess
 import sys
 
 import cases
@@ -14,10 +17,22 @@ import numpy as np
 import pytest
 import report
 import sections
+import served_models
 import tensorflow as tf
-from cases import FORWARD, FORWARD_BACKWARD, FUNCTION, PENALTY, TANH, TRAIN_ON_BATCH, Case, parse_case
+from cases import (
+    FORWARD,
+    FORWARD_BACKWARD,
+    FUNCTION,
+    PENALTY,
+    SERVE_IN_C,
+    SERVE_IN_PYTHON,
+    TANH,
+    TRAIN_ON_BATCH,
+    Case,
+    parse_case,
+)
 from checks import parity
-from measure import largest_error
+from measure import Load, largest_error
 from sections import (
     GPU_PEERS,
     KERAS,
@@ -25,7 +40,10 @@ from sections import (
     KERAS_XLA,
     MAIN,
     ONNX_RUNTIME,
+    ONNX_RUNTIME_INT8,
     OURS,
+    OURS_INT8,
+    OURS_PACKED,
     OURS_XLA,
     PEERS,
     PYTORCH,
@@ -90,6 +108,10 @@ def tasks_of(peer, case):
         "model": {PYTORCH: [FUNCTION, TRAIN_ON_BATCH], ONNX_RUNTIME: [FUNCTION]},
         "decoder": {PYTORCH: [FUNCTION], ONNX_RUNTIME: [FUNCTION]},
         "mixed": {},
+        "served": {
+            ONNX_RUNTIME: [SERVE_IN_PYTHON],
+            ONNX_RUNTIME_INT8: [SERVE_IN_PYTHON] if case.cell == "lstm" else (),
+        },
     }[case.kind]
     default = in_keras if case.is_model else ours if case.has_network else case.tasks
     return list(of_others.get(peer, default))
@@ -112,6 +134,7 @@ def test_names_of_cases_are_read_as_they_are_written():
         "model-lstm-1-2-3-4-2layers": Case("model", **network, layers=2),
         "mixed-lstm-1-2-3-4-2layers": Case("mixed", **network, layers=2),
         "decoder-lstm-1-1-3-4": Case("decoder", **{**network, "time": 1}),
+        "served-lstm-1-2-3-4": Case("served", **network),
         "gru_block_cell-1-20-3-7steps-bfloat16": Case(
             "gru_block_cell", batch=1, input_size=20, units=3, steps=7, dtype="bfloat16"
         ),
@@ -127,6 +150,7 @@ INVALID_NAMES = """
     lstm lstm-1-2-3 lstm-1-2-3-4-5 lstm-1-2-3-0 rnn-1-2-3-4 lstm-1-2-3-4-int8 lstm-1-2-3-4-varying-bidirectional
     gru_block_cell-1-2 model-gru_block_cell-1-2-3 model-lstm-1-2-3-4-bfloat16 decoder-lstm-1-2-3-4
     decoder-lstm-1-1-3-4-bidirectional mixed-lstm-1-2-3-4-varying product
+    served-lstm-1-2-3-4-2layers
 """
 
 
@@ -148,6 +172,7 @@ def test_invalid_names_of_cases_are_rejected(name):
         ("block_lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("penalty-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("model-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
+        ("served-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("product-3", 2 * 3 * 3 * 3),
     ],
 )
@@ -155,7 +180,7 @@ def test_operations_are_counted(name, forward):
     case = parse_case(name)
     batches = cases.BATCHES
     times = {FORWARD_BACKWARD: 3, PENALTY: 10, TRAIN_ON_BATCH: 3, cases.PREDICT: batches, cases.FIT: 3 * batches}
-    times |= {cases.EMPTY_FUNCTION: 0, cases.OPS_ALONE: cases.REPEATS}
+    times |= {cases.EMPTY_FUNCTION: 0, cases.OPS_ALONE: cases.REPEATS, **dict.fromkeys(cases.COPIES.values(), 0)}
     for task in case.tasks:
         assert case.flops(task) == times.get(task, 1) * forward
 
@@ -388,6 +413,137 @@ def test_decoders_continue_from_their_results(peer):
     last = prepared[FUNCTION].call.__self__._last
     states = last["state0"] if isinstance(last, dict) else last[1]
     np.testing.assert_allclose(np.asarray(states).reshape(1, 3, 6), expected, atol=1e-5)
+
+
+# ---------------------------------------------------------------- served models
+
+
+@pytest.mark.parametrize("name", ["served-lstm-3-4-5-6", "served-gru-3-1-5-6"])
+@pytest.mark.parametrize("peer", sections.SERVERS)
+def test_served_models_equal_the_reference(peer, name):
+    case = parse_case(name)
+    prepared = program_of(peer, case)
+    assert list(prepared) == tasks_of(peer, case)
+    tolerance = PEERS[peer].allowed_error or parity.TOLERANCES["float32"]
+    for task in prepared.keys() & {SERVE_IN_C, SERVE_IN_PYTHON}:
+        for _ in range(2):
+            assert 0 < largest_error(prepared[task].results(), reference_of(case)[task]) <= tolerance
+            prepared[task].call()
+
+
+@functools.cache
+def served(peer, name="served-lstm-2-3-4-5"):
+    """Returns a `ServedProgram`."""
+    return program_of(peer, parse_case(name))[SERVE_IN_C].call.__self__
+
+
+@pytest.mark.parametrize("peer", sections.SAVED_MODELS)
+def test_only_our_saved_models_contain_the_op(peer):
+    saved = pathlib.Path(served(peer).folder, "saved_model.pb").read_bytes()
+    assert (b"TfRnnOps>KerasRNN" in saved) == (peer != KERAS)
+    assert (b"_tf_rnn_ops_constant_weights" in saved) == (peer not in (KERAS, OURS))
+    for weights in (b"bfloat16", b"int8"):
+        assert (weights in saved) == PEERS[peer].label.endswith(weights.decode())
+
+
+def test_onnx_runtime_multiplies_8_bit_weights(monkeypatch):
+    pytest.importorskip("onnxruntime")
+    module, operators = importlib.import_module("onnxruntime_library"), []
+    quantize = module._quantized
+
+    def record(model):
+        quantized = quantize(model)
+        operators.extend(node.op_type for node in quantized.graph.node)
+        return quantized
+
+    monkeypatch.setattr(module, "_quantized", record)
+    program_of(ONNX_RUNTIME_INT8, parse_case("served-lstm-2-3-4-5"))
+    assert "DynamicQuantizeLSTM" in operators
+    assert "LSTM" not in operators
+
+
+def test_a_decoder_takes_and_returns_states():
+    model = served_models.build(parse_case("served-lstm-2-1-4-5"))
+    assert [tuple(each.shape) for each in model.inputs] == [(None, 1, 4), (None, 5), (None, 5)]
+    assert [tuple(each.shape) for each in model.outputs] == [(None, 5)] * 3
+
+
+def test_the_saved_model_is_removed_with_its_program():
+    program = served_models.ServedProgram(parse_case("served-gru-1-2-3-4"), 1)
+    folder = program.folder
+    assert os.path.exists(folder)
+    program.tasks.clear()
+    del program
+    assert not os.path.exists(folder)
+
+
+def test_the_c_program_counts_requests_of_all_clients():
+    report = served(OURS_PACKED).run_in_c(clients=3, copies=2)
+    assert (report["requests"], len(report["waits"])) == (3, 3)
+    assert report["waits"] == sorted(report["waits"])
+    assert 0 < report["waits"][0] <= report["median"] <= report["percentile_99"] <= report["seconds"]
+    assert 0 < report["resident_before"] <= report["resident_loaded"]
+    assert report["resident_at_end"] > 0
+
+
+def test_the_c_program_prints_quantiles_of_many_requests():
+    report = served(OURS_INT8).run_in_c(clients=250)
+    assert (report["requests"], len(report["waits"])) == (250, 200)
+    assert report["waits"] == sorted(report["waits"])
+
+
+def test_samples_of_the_c_program_are_requests_and_bytes():
+    tasks = served(KERAS).tasks
+    seconds, waits = tasks[SERVE_IN_C].sample(Load(seconds=0.01, clients=2))
+    assert seconds > 0
+    assert len(waits) >= 2
+    for task in cases.COPIES.values():
+        grown, waits = tasks[task].sample(Load())
+        assert grown > 0
+        assert not waits
+
+
+ARGUMENTS = {
+    "OP_LIBRARY": "-",
+    "FOLDER": "/no/such/folder",
+    "CLIENTS": "1",
+    "SECONDS": "0",
+    "COPIES": "1",
+    "THREADS": "1",
+    "OUTPUT": "y:0",
+    "INPUT": "x=1,2",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"OP_LIBRARY": "/no/such/library.so"}, "/no/such/library.so: "),
+        ({}, "/no/such/folder: Could not find SavedModel"),
+        ({"CLIENTS": "0"}, "CLIENTS: must be an integer from 1 to"),
+        ({"SECONDS": "-1"}, "SECONDS: must be a number of at least 0"),
+        ({"COPIES": "two"}, "COPIES: must be an integer from 1 to"),
+        ({"THREADS": "128"}, "THREADS: must be an integer from 1 to 127"),
+        ({"INPUT": "x"}, "x: is not valid"),
+        ({"INPUT": "x=1,0"}, "1,0: must be positive integers"),
+        ({"INPUT": "x=1,1,1,1,1"}, "1,1,1,1,1: has too many sizes"),
+    ],
+)
+def test_the_c_program_rejects_arguments(changed, message):
+    command = [served_models.PROGRAM, *{**ARGUMENTS, **changed}.values()]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert f"saved_model_calls: {message}" in process.stderr
+
+
+def test_an_error_of_the_c_program_is_raised(monkeypatch):
+    program = served(KERAS)
+    monkeypatch.setattr(program, "_threads", 0)
+    with pytest.raises(RuntimeError, match=r"saved_model_calls ended with 1:\n(.|\n)*THREADS: must be"):
+        program.run_in_c()
+
+
+# ---------------------------------------------------------------- the engine without TensorFlow
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids="{} threads".format)

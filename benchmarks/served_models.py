@@ -1,0 +1,115 @@
+"""Keras models as SavedModels, served by a C program, saved_model_calls.c, and called from Python."""
+
+import functools
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from cases import COPIES, SERVE_IN_C, SERVE_IN_PYTHON, Case
+from keras_models import create_layer, to_keras
+from library import Task, problem_of, task
+from measure import Load
+from tensorflow.core.protobuf import saved_model_pb2
+
+PROGRAM = pathlib.Path(__file__).parent.parent / "build/saved-model-calls/saved_model_calls"
+NO_OPS = "-"  # stands for the op library if a model contains no op of ours
+_SIGNATURE = "serving_default"
+_FIRST_OUTPUT = "output_0"
+
+
+def inputs_of(case: Case, dtype: str = "float32") -> dict[str, np.ndarray]:
+    """Returns the inputs by their names in the model."""
+    problem = problem_of(case, dtype)
+    return {"x": problem.inputs, **{f"state{index}": each for index, each in enumerate(problem.states)}}
+
+
+def build(case: Case, dtype: str = "float32") -> keras.Model:
+    """Returns the model of a served case."""
+    inputs = [keras.Input(array.shape[1:], dtype=dtype, name=name) for name, array in inputs_of(case, dtype).items()]
+    if not case.takes_states:
+        inputs = [keras.Input([None, case.input_size], dtype=dtype, name="x")]
+    layer = create_layer(case, dtype, return_state=case.takes_states)
+    outputs = layer(inputs[0], initial_state=inputs[1:] or None)
+    layer.set_weights(to_keras(case, problem_of(case, dtype).weights))
+    return keras.Model(inputs if case.takes_states else inputs[0], outputs)
+
+
+def expected_output(case: Case) -> np.ndarray:
+    """Returns the first output in float64."""
+    inputs = list(inputs_of(case, "float64").values())
+    outputs = build(case, "float64")(inputs if case.takes_states else inputs[0])
+    return np.asarray(outputs[0] if case.takes_states else outputs)
+
+
+class ServedProgram:
+    """A model that is saved, accelerated if Keras currently is, and served.
+
+    Attributes:
+      folder: the SavedModel, which is removed with this object.
+      tasks: its program.
+
+    Args:
+      case: the model.
+      threads: the number of threads of the C program.
+      op_library: the path of the op library that the C program loads, or `NO_OPS`.
+    """
+
+    def __init__(self, case: Case, threads: int, op_library: str = NO_OPS):
+        self._case, self._threads, self._op_library = case, threads, op_library
+        self.folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, self.folder)
+        build(case).export(self.folder, verbose=False)
+        self._loaded = tf.saved_model.load(self.folder)
+        tensors = {name: tf.constant(array) for name, array in inputs_of(case).items()}
+        in_python = functools.partial(self._loaded.signatures[_SIGNATURE], **tensors)
+        in_c = Task(self.run_in_c, self._results_in_c, self._sample_in_c)
+        memory = {name: functools.partial(self._sample_memory, count) for count, name in COPIES.items()}
+        self.tasks: dict[str, Task] = {
+            SERVE_IN_C: in_c,
+            SERVE_IN_PYTHON: task(in_python, lambda outputs: {"output": outputs[_FIRST_OUTPUT].numpy()}),
+            **{name: in_c._replace(sample=sample) for name, sample in memory.items()},
+        }
+
+    @functools.cached_property
+    def _names(self) -> Sequence[str]:
+        """The C program's arguments for the first output and the inputs."""
+        saved = saved_model_pb2.SavedModel()
+        saved.ParseFromString(pathlib.Path(self.folder, "saved_model.pb").read_bytes())
+        signature = saved.meta_graphs[0].signature_def[_SIGNATURE]
+        inputs = [
+            f"{signature.inputs[name].name.removesuffix(':0')}={','.join(map(str, array.shape))}"
+            for name, array in inputs_of(self._case).items()
+        ]
+        return [signature.outputs[_FIRST_OUTPUT].name, *inputs]
+
+    def run_in_c(self, clients: int = 1, seconds: float = 0.0, copies: int = 1) -> dict[str, Any]:
+        """Runs the C program and returns what it prints.
+
+        Raises:
+          RuntimeError: if it fails.
+        """
+        sizes = map(str, (clients, seconds, copies, self._threads))
+        command = [str(PROGRAM), self._op_library, self.folder, *sizes, *self._names]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise RuntimeError(f"{PROGRAM.name} ended with {process.returncode}:\n{process.stderr[-2000:]}")
+        return json.loads(process.stdout)
+
+    def _results_in_c(self) -> dict[str, np.ndarray]:
+        return {"output": np.reshape(self.run_in_c()["output"], [self._case.batch, self._case.units])}
+
+    def _sample_in_c(self, load: Load) -> tuple[float, Sequence[float]]:
+        report = self.run_in_c(load.clients, load.seconds)
+        return report["seconds"] / report["requests"], report["waits"]
+
+    def _sample_memory(self, copies: int, load: Load) -> tuple[float, Sequence[float]]:
+        report = self.run_in_c(copies=copies)
+        return report["resident_loaded"] - report["resident_before"], ()
