@@ -1,6 +1,5 @@
 """CPU kernels and gradients for TensorFlow's own ops, so that graphs with these ops run and train on the CPU."""
 
-import ctypes
 import threading
 import warnings
 from collections.abc import Callable
@@ -105,7 +104,7 @@ def _replace() -> bool:
             stacklevel=3,
         )
         return False
-    ctypes.CDLL(str(_library.BUILTIN_KERNELS_PATH)).TfRnnOps_ReplaceBuiltinKernels()
+    _library.call_c(_library.BUILTIN_KERNELS_PATH, "TfRnnOps_ReplaceBuiltinKernels")
     for op, gradient in _REPLACED_GRADIENTS.items():
         if not _private_names.replace_gradient(op, gradient):
             _register_gradient(op, gradient)

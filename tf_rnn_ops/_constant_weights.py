@@ -42,9 +42,7 @@ def packed_weights_bytes() -> int:
       >>> packed_weights_bytes()
       0
     """
-    function = ctypes.CDLL(str(_library.ENGINE_PATH)).TfRnnOps_PackedWeightsBytes
-    function.restype = ctypes.c_int64
-    return int(function())
+    return int(_library.call_c(_library.ENGINE_PATH, "TfRnnOps_PackedWeightsBytes", ctypes.c_int64))
 
 
 def freeze(function: Any, *, weights: str = "float32") -> Any:

@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from tf_rnn_ops import _library_file
 from tf_rnn_ops._version import __version__
@@ -202,11 +202,16 @@ check_tensorflow(tf.__version__, _build_info.TENSORFLOW_VERSIONS)
 ops = _load_ops()
 
 
-def c_string(path: pathlib.Path, name: str) -> str:
-    """Calls a C function of a loaded library that takes no arguments and returns a string."""
+def call_c(path: pathlib.Path, name: str, result_type: Any = None) -> Any:
+    """Calls a C function of a loaded library that takes no arguments. `result_type` is of ctypes; None: void."""
     function = getattr(ctypes.CDLL(str(path)), name)
-    function.restype = ctypes.c_char_p
-    return function().decode()
+    function.restype = result_type
+    return function()
+
+
+def c_string(path: pathlib.Path, name: str) -> str:
+    """The same for a function that returns a string."""
+    return cast(str, call_c(path, name, ctypes.c_char_p).decode())
 
 
 def active_instruction_set() -> str:

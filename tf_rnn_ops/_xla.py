@@ -6,7 +6,6 @@ millisecond. A build for a TensorFlow without XLA's headers lacks the second lib
 still run without XLA. docs/guides/xla.md is a guide.
 """
 
-import ctypes
 import warnings
 
 from tf_rnn_ops import _library
@@ -33,7 +32,7 @@ def why_not_loaded() -> str | None:
 def enable_builtin_kernels() -> None:
     """Lets XLA compile TensorFlow's own recurrent ops, except those that TensorFlow can compile itself."""
     if _why_not_loaded is None:
-        ctypes.CDLL(str(_library.XLA_PATH)).TfRnnOps_RegisterXlaBuiltinKernels()
+        _library.call_c(_library.XLA_PATH, "TfRnnOps_RegisterXlaBuiltinKernels")
 
 
 def _load() -> str | None:
