@@ -14,6 +14,7 @@
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pair_matrix.h"
+#include "cc/rnn/simd/matmul/tile_configuration.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/sizes.h"
 
@@ -36,29 +37,16 @@ class TileShapes {
   explicit TileShapes(std::int64_t rows) {
     const std::int64_t upper = Min(rows, kRows);
     const std::int64_t lower = Max(rows - kRows, 1);
-    for (int tile : {0, 1, 4}) Set(tile, upper);
-    for (int tile : {2, 3, 5}) Set(tile, lower);
-    for (int tile : {6, 7}) Set(tile, kRows);
-    // GCC does not know that the instruction reads all of it.
-    asm volatile("" : : "r"(&config_) : "memory");
-    _tile_loadconfig(&config_);
+    for (int tile : {0, 1, 4}) config_.Set(tile, upper, kRowBytes);
+    for (int tile : {2, 3, 5}) config_.Set(tile, lower, kRowBytes);
+    for (int tile : {6, 7}) config_.Set(tile, kRows, kRowBytes);
+    config_.Load();
   }
-  ~TileShapes() { _tile_release(); }
-  TileShapes(const TileShapes&) = delete;
 
  private:
-  void Set(int tile, std::int64_t rows) {
-    config_.rows[tile] = static_cast<std::uint8_t>(rows);
-    config_.row_bytes[tile] = 64;
-  }
+  static constexpr std::int64_t kRowBytes = 64;
 
-  struct alignas(64) {
-    std::uint8_t palette = 1;
-    std::uint8_t start_row = 0;
-    std::uint8_t reserved[14] = {};
-    std::uint16_t row_bytes[16] = {};
-    std::uint8_t rows[16] = {};
-  } config_;
+  TileConfiguration config_;
 };
 
 // The factors of a product tile: a chunk of the depth.

@@ -12,6 +12,7 @@
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/quantized_matrix.h"
+#include "cc/rnn/simd/matmul/tile_configuration.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/sizes.h"
 #include "cc/rnn/simd/vector/vector.h"
@@ -205,31 +206,15 @@ class QuantizedTileShapes {
   // rows: 1 to kRows. remaining_terms: 0 to kTerms - 1.
   QuantizedTileShapes(std::int64_t rows, std::int64_t remaining_terms) {
     const std::int64_t remaining = Max(remaining_terms, 1);
-    for (int tile : {0, 1, 2}) Set(tile, rows, kTerms);
-    for (int tile : {3, 4}) Set(tile, kTerms, kTerms);
-    Set(5, rows, remaining);
-    for (int tile : {6, 7}) Set(tile, remaining, kTerms);
-    // GCC does not know that the instruction reads all of it.
-    asm volatile("" : : "r"(&config_) : "memory");
-    _tile_loadconfig(&config_);
+    for (int tile : {0, 1, 2}) config_.Set(tile, rows, 4 * kTerms);
+    for (int tile : {3, 4}) config_.Set(tile, kTerms, 4 * kTerms);
+    config_.Set(5, rows, 4 * remaining);
+    for (int tile : {6, 7}) config_.Set(tile, remaining, 4 * kTerms);
+    config_.Load();
   }
-  ~QuantizedTileShapes() { _tile_release(); }
-  QuantizedTileShapes(const QuantizedTileShapes&) = delete;
 
  private:
-  // cols: of 32 bits.
-  void Set(int tile, std::int64_t rows, std::int64_t cols) {
-    config_.rows[tile] = static_cast<std::uint8_t>(rows);
-    config_.row_bytes[tile] = static_cast<std::uint16_t>(cols * 4);
-  }
-
-  struct alignas(64) {
-    std::uint8_t palette = 1;
-    std::uint8_t start_row = 0;
-    std::uint8_t reserved[14] = {};
-    std::uint16_t row_bytes[16] = {};
-    std::uint8_t rows[16] = {};
-  } config_;
+  TileConfiguration config_;
 };
 
 // sums = left * right, for up to 16 rows and a block of columns.
