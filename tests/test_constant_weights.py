@@ -1,5 +1,6 @@
 """Tests of weights that are packed once for all calls: frozen functions, exports, and the three formats."""
 
+import functools
 import gc
 import threading
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import cudnn_rnn, keras_rnn
 
-from tf_rnn_ops import accelerate_keras, freeze, layers, packed_weights_bytes, raw_ops
+from tf_rnn_ops import _constant_weights, accelerate_keras, freeze, layers, packed_weights_bytes, raw_ops
 
 UNITS = 80  # more than a panel of every instruction set
 FORMATS = ("float32", "bfloat16", "int8")
@@ -405,6 +406,186 @@ def test_xla_ignores_the_format():
     model = make_model()
     serve = freeze(model, weights="int8")
     check(tf.function(serve, jit_compile=True)(tf.constant(X)), model(X))
+
+
+# ---------------------------------------------------------------- memory of weights
+
+
+def aligned(value):
+    """Returns a copy of an array in memory that TensorFlow takes without a copy."""
+    size = value.size * value.itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    array = memory[start : start + size].view(value.dtype).reshape(value.shape)
+    array[...] = value
+    return array
+
+
+def from_torch(array):
+    torch = pytest.importorskip("torch")
+    return tf.experimental.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(torch.from_numpy(array)))
+
+
+def from_checkpoint(variable, array, folder):
+    path = tf.train.Checkpoint(v=tf.Variable(array)).write(str(folder / "checkpoint"))
+    tf.train.Checkpoint(v=variable).read(path).assert_consumed()
+
+
+def from_function(function):
+    """Returns a way to assign what a Python function returns in a graph."""
+
+    def assign(variable, array, _):
+        @tf.function
+        def update():
+            variable.assign(tf.ensure_shape(function(lambda: array, [], tf.float32), array.shape))
+
+        update()
+
+    return assign
+
+
+def from_another_variable(variable, array, _):
+    other = tf.Variable(array)
+    variable.assign(other)
+    other.assign_add(array)
+
+
+# How a program assigns to a variable, and whether its weights are then packed once: not if they are in memory that
+# another program, or whoever passed them to TensorFlow, can write to.
+ASSIGNMENTS = {
+    "difference": (lambda v, array, _: v.assign_add(array - v), True),
+    "elements": (lambda v, array, _: v[:].assign(array), True),
+    "rows": (lambda v, array, _: v.scatter_update(tf.IndexedSlices(array, tf.range(len(array)))), True),
+    "step of an optimizer": (
+        lambda v, array, _: tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=1.0, delta=v - array),
+        True,
+    ),
+    "checkpoint": (from_checkpoint, True),
+    "slice": (lambda v, array, _: v.assign(tf.stack([array, array])[1]), True),
+    "another shape": (lambda v, array, _: v.assign(tf.reshape(tf.reshape(array * 1, [-1]), array.shape)), False),
+    "another variable": (from_another_variable, False),
+    "array": (lambda v, array, _: v.assign(array), False),
+    "constant": (lambda v, array, _: v.assign(tf.constant(array)), False),
+    "DLPack": (lambda v, array, _: v.assign(tf.experimental.dlpack.from_dlpack(array.__dlpack__())), False),
+    "PyTorch": (lambda v, array, _: v.assign(from_torch(array)), False),
+    "numpy_function": (from_function(tf.numpy_function), False),
+    "py_function": (from_function(tf.py_function), False),
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Returns a layer, and the folder with its export with packed weights."""
+    model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(UNITS)])
+    randomize(model)
+    folder = tmp_path_factory.mktemp("exported")
+    with accelerate_keras(portable_exports=False, export_weights="float32"):
+        model.export(folder, verbose=False)
+    return model, folder
+
+
+def weights_in_the_same_memory(model):
+    """Returns arrays like the weights of a model, and pairs: a function that fills them, and the expected results."""
+    weights = model.get_weights()
+    arrays = [aligned(each) for each in weights]
+
+    def fill(factor):
+        for array, each in zip(arrays, weights, strict=True):
+            array[...] = np.float32(factor / UNITS**0.5) * each
+
+    pairs = []
+    for factor in (1, 0.5, -1):
+        fill(factor)
+        model.set_weights(arrays)
+        pairs.append((functools.partial(fill, factor), model(X).numpy()))
+    model.set_weights(weights)
+    return arrays, pairs
+
+
+@pytest.mark.parametrize("way", ASSIGNMENTS)
+def test_results_are_those_of_the_assigned_weights(way, exported, tmp_path):
+    """Also if an assignment leaves weights at the same address."""
+    assign, are_packed = ASSIGNMENTS[way]
+    model, folder = exported
+    loaded = tf.saved_model.load(folder)
+    arrays, pairs = weights_in_the_same_memory(model)
+    for fill, expected in pairs:
+        fill()
+        for array in arrays:
+            assign(next(each for each in loaded.variables if each.shape == array.shape), array, tmp_path)
+        for _ in range(2):
+            check(loaded.serve(X), expected)
+        assert (packed_weights_bytes() > 0) == are_packed
+
+
+def test_results_are_those_of_weights_assigned_in_a_session(exported):
+    """A session takes the memory of an array that is fed for an assignment."""
+    model, folder = exported
+    arrays, pairs = weights_in_the_same_memory(model)
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        signature = v1.saved_model.load(session, ["serve"], str(folder)).signature_def["serving_default"]
+        (x,), (y,) = signature.inputs.values(), signature.outputs.values()
+        handles = [each.outputs[0] for each in graph.get_operations() if each.type == "VarHandleOp"]
+        feeds = {v1.placeholder(tf.float32, each.shape): each for each in arrays}
+        assignments = [
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+            for value in feeds
+            for handle in handles
+            if tf.TensorShape(handle.op.get_attr("shape")) == value.shape
+        ]
+        for fill, expected in pairs:
+            fill()
+            session.run(assignments, feeds)
+            check(session.run(y.name, {x.name: X}), expected)
+            assert packed_weights_bytes() == 0
+
+
+KINDS_OF_WEIGHTS = ["constant", "variable", "marked variable", "reference variable", "partitioned variable"]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_WEIGHTS)
+@pytest.mark.parametrize("op", ["KerasRNN", "CudnnRNNV3"])
+def test_weights_that_some_runs_feed(op, kind):
+    """A session keeps the kernel of a stateful op, also for runs that feed its weights."""
+    if op == "KerasRNN":
+        arguments = keras_rnn.arguments("lstm", "float32", units=UNITS, features=FEATURES)
+        arguments, name, sequences = {each: arguments[each].numpy() for each in arguments}, "kernel", "sequences"
+    else:
+        config = cudnn_rnn.sized((TIME, 3, FEATURES, UNITS))
+        inputs = cudnn_rnn.network_inputs(config, "float32")
+        arguments, name, sequences = cudnn_rnn.forward_arguments(config, inputs, "V3"), "params", "input"
+    weights, x = np.array(arguments.pop(name)), arguments.pop(sequences)
+    run = functools.partial(getattr(raw_ops, op), **{**arguments, "is_training": False})
+    expected = {factor: run(**{sequences: x, name: weights * np.float32(factor)})[0] for factor in (1, 0.5, -1)}
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        if kind == "constant":
+            value = tf.constant(weights)
+        else:
+            partitioner = v1.fixed_size_partitioner(2) if kind == "partitioned variable" else None
+            with v1.variable_scope("weights", use_resource=kind != "reference variable", partitioner=partitioner):
+                initial = v1.random_normal_initializer() if partitioner else v1.constant_initializer(weights)
+                value = tf.convert_to_tensor(v1.get_variable("v", weights.shape, tf.float32, initial))
+        given = v1.placeholder(tf.float32, x.shape)
+        output = run(**{sequences: given, name: value})[0]
+        if kind == "marked variable":  # as in an export
+            _constant_weights.mark(output.op, "float32")
+        session.run(v1.global_variables_initializer())
+        if kind == "partitioned variable":
+            parts = np.array_split(weights, 2)
+            session.run([each.assign(part) for each, part in zip(v1.global_variables(), parts, strict=True)])
+        array = aligned(weights)
+        for factor in (None, 0.5, -1, None, 1, None, 0.5):
+            if factor is not None:
+                array[...] = weights * np.float32(factor)
+            feeds = {} if factor is None else {value: array}
+            check(session.run(output, {given: x, **feeds}), expected[factor or 1])
+        assert (packed_weights_bytes() > 0) == (kind in ("constant", "marked variable"))
+        if kind == "reference variable":  # an assignment writes to the same memory
+            (variable,) = v1.global_variables()
+            session.run(variable.assign(-weights))
+            check(session.run(output, {given: x}), expected[-1])
 
 
 # ---------------------------------------------------------------- threads

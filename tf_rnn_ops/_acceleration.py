@@ -99,8 +99,8 @@ def accelerate_keras(
         they contain the op for the layers that run on it. Also applies to the layers in `tf_rnn_ops.layers`.
       export_weights: with `portable_exports=False`, lets the op in exported models pack its weights once for all calls
         in inference, in the format "float32", "bfloat16" or "int8" (see `tf_rnn_ops.freeze`). The weights stay
-        variables. If a program assigns to them, they are packed again; it must not change their memory in other ways,
-        for example through DLPack. Training uses the variables themselves. With None, exported models pack weights in
+        variables. If a program assigns to them, they are packed again, unless they are in memory that is not
+        TensorFlow's own, such as an array of NumPy. Training uses the variables themselves. With None, exported models pack weights in
         each call. Also applies to the `CudnnRNN` layers.
 
     Returns:

@@ -75,8 +75,12 @@ class CallFrame {
     return Status();
   }
 
-  // A reference to an input that is a constant. While it exists, the input's
-  // memory has the same contents. Null if the frame cannot hold inputs.
+  // Identifies the memory of an input that only the framework writes to. Null
+  // if others may write to it, or if unknown.
+  virtual const void* FindOwnMemory(const char* /*input*/) { return nullptr; }
+
+  // A reference to an input that has own memory. While it exists, the memory
+  // has the same contents, and no other memory has the same identity.
   virtual std::shared_ptr<const void> Hold(const char* /*input*/) {
     return nullptr;
   }

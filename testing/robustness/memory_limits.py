@@ -25,6 +25,7 @@ from inputs.mixed_calls import Call
 from inputs.unaligned import at_offset
 
 import tf_rnn_ops
+from tf_rnn_ops import _constant_weights
 from tf_rnn_ops._library import ops
 
 # Each tensor is allocated with mmap and returned to the system: without the oneDNN allocator, and without per-thread
@@ -38,6 +39,7 @@ NETWORK = Config("lstm", num_units=384, input_size=256, time=110, batch=64, sequ
 CELL = (8192, 64, 512)
 PARAMS = Config("gru", num_units=1200, input_size=1200)
 DROPPED = Config("gru", num_layers=2, num_units=256, input_size=8, time=64, batch=512, dropout=0.5)
+PACKED = Config("lstm", num_units=1000, input_size=1000, time=2, batch=1024)
 EMPTY = Config(num_units=0, input_size=0, time=0, batch=16 << 20)
 # Batch, time and units of a layer. Without features, one long sample takes memory only for its mask.
 LAYER = (64, 8192, 4)
@@ -172,6 +174,33 @@ def network_calls() -> Iterator[Call]:
     )
 
 
+def packed_calls() -> Iterator[Call]:
+    """Yields a call that assigns to its weights and packs them, and one of the same kernel that finds them packed."""
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(PACKED, "float32"))
+    params = tf.Variable(inputs.pop("params"))
+    lengths = tf.constant(PACKED.lengths)
+
+    @tf.function
+    def infer(inputs):
+        output = tf_rnn_ops.raw_ops.CudnnRNNV3(
+            **inputs, params=params.read_value(), sequence_lengths=lengths, is_training=False
+        ).output
+        _constant_weights.mark(output.op, "int8")
+        return [output]
+
+    def assign_and_infer(inputs):
+        params.assign(params + 0)
+        return infer(inputs)
+
+    def infer_packed(inputs):
+        results = infer(inputs)
+        assert tf_rnn_ops.packed_weights_bytes() > 0
+        return results
+
+    yield Call("CudnnRNNV3 that packs weights", assign_and_infer, inputs)
+    yield Call("CudnnRNNV3 with packed weights", infer_packed, inputs)
+
+
 def cell_calls() -> Iterator[Call]:
     """Yields calls of GRUBlockCell and its gradients."""
     cell = tensors(gru_inputs.cell_inputs(CELL, "float32"))
@@ -185,7 +214,7 @@ def cell_calls() -> Iterator[Call]:
 
 def all_calls() -> dict[str, Call]:
     """Returns a call of every op that allocates memory, by name."""
-    return {call.name: call for call in (*network_calls(), *cell_calls(), *layer_calls())}
+    return {call.name: call for call in (*network_calls(), *packed_calls(), *cell_calls(), *layer_calls())}
 
 
 def in_dataset(call: Call) -> Call:

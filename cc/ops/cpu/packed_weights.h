@@ -4,9 +4,15 @@
 #ifndef TF_RNN_OPS_CC_OPS_CPU_PACKED_WEIGHTS_H_
 #define TF_RNN_OPS_CC_OPS_CPU_PACKED_WEIGHTS_H_
 
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -75,15 +81,17 @@ class ConstantWeights {
   Status RunForward(CallFrame* frame, const Inputs& inputs,
                     rnn::NetworkForward<E>* pass) {
     auto kernels = KernelsFor<E>(inputs);
-    std::shared_ptr<const PackedWeights> packed;
-    if (are_constant_ && !pass->is_training) {
+    std::shared_ptr<const Entry> entry;  // until the pass has ended
+    Identity identity;
+    if (are_constant_ && !pass->is_training &&
+        FindIdentity(frame, *pass, &identity)) {
       if constexpr (std::is_same_v<E, float>) {
         kernels = rnn::GetInferenceKernels(rnn::ActiveInstructionSet(),
                                            inputs.config(), format_);
       }
       pass->has_constant_weights = true;
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          FindOrPack(frame, inputs, kernels, pass, &packed));
+      entry = FindOrPack(frame, inputs, kernels, *pass, identity);
+      if (entry != nullptr) pass->packed_weights = entry->packed->data();
     }
     return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
                    pass);
@@ -95,88 +103,100 @@ class ConstantWeights {
       {"bfloat16", rnn::WeightFormat::kBFloat16},
       {"int8", rnn::WeightFormat::kInt8}};
 
-  // Gives the pass its weights, packed if possible. The caller keeps `packed`
-  // until the pass has ended.
-  template <typename Inputs>
-  Status FindOrPack(CallFrame* frame, const Inputs& inputs,
-                    const rnn::NetworkKernels<E>& kernels,
-                    rnn::NetworkForward<E>* pass,
-                    std::shared_ptr<const PackedWeights>* packed) {
-    const Identity identity = IdentityOf(*pass);
-    std::shared_ptr<const Entry> entry = std::atomic_load(&entry_);
-    if (entry == nullptr || entry->identity != identity) {
-      // Other calls do not wait for the one that packs: they pack for
-      // themselves.
-      if (is_packing_.exchange(true)) return Status();
-      const Status status =
-          MakeEntry(frame, inputs, kernels, *pass, identity, &entry);
-      is_packing_ = false;
-      TF_RNN_OPS_RETURN_IF_ERROR(status);
-      if (entry == nullptr) return Status();
-    }
-    *packed = entry->packed;
-    pass->packed_weights = entry->packed->data();
-    return Status();
-  }
-
-  // The addresses of weights, and the sizes that their shapes depend on.
-  using Identity = std::tuple<const E*, const E*, const E*, const E*,
-                              std::int64_t, std::int64_t, std::int64_t>;
+  // What weights with the same contents have in common, while there are
+  // references to them: their memory, their places in it, and the sizes that
+  // their shapes depend on.
+  using Identity =
+      std::tuple<std::array<const void*, 3>, const E*, const E*, const E*,
+                 const E*, std::int64_t, std::int64_t, std::int64_t>;
 
   struct Entry {
-    // Constants and variables with this identity are the same while there are
-    // references to them: TensorFlow writes only to memory to which nobody else
-    // refers.
     Identity identity;
     std::vector<std::shared_ptr<const void>> references;
     std::shared_ptr<const PackedWeights> packed;
   };
 
-  static Identity IdentityOf(const rnn::NetworkForward<E>& pass) {
-    return {pass.params,
-            pass.keras_weights.kernel,
-            pass.keras_weights.recurrent_kernel,
-            pass.keras_weights.bias,
-            pass.config.input_size,
-            pass.config.num_units,
-            pass.config.num_layers};
+  // Returns whether the weights of a pass have an identity.
+  bool FindIdentity(CallFrame* frame, const rnn::NetworkForward<E>& pass,
+                    Identity* identity) const {
+    std::array<const void*, 3> memory{};
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      memory[i] = frame->FindOwnMemory(inputs_[i]);
+      if (memory[i] == nullptr) return false;
+    }
+    *identity = {memory,
+                 pass.params,
+                 pass.keras_weights.kernel,
+                 pass.keras_weights.recurrent_kernel,
+                 pass.keras_weights.bias,
+                 pass.config.input_size,
+                 pass.config.num_units,
+                 pass.config.num_layers};
+    return true;
   }
 
-  // Packs the weights of a pass. Sets `made` to null if that is not possible.
+  // Finds the packed weights of a pass, or packs them. Null if that is not
+  // possible; the pass then packs for itself.
   template <typename Inputs>
-  Status MakeEntry(CallFrame* frame, const Inputs& inputs,
-                   const rnn::NetworkKernels<E>& kernels,
-                   const rnn::NetworkForward<E>& pass, const Identity& identity,
-                   std::shared_ptr<const Entry>* made) {
-    made->reset();
+  std::shared_ptr<const Entry> FindOrPack(CallFrame* frame,
+                                          const Inputs& inputs,
+                                          const rnn::NetworkKernels<E>& kernels,
+                                          const rnn::NetworkForward<E>& pass,
+                                          const Identity& identity) {
+    std::shared_ptr<const Entry> entry = std::atomic_load(&entry_);
+    if (entry != nullptr && entry->identity == identity) return entry;
+    // Other calls do not wait for the one that packs. A process that was forked
+    // meanwhile has no such call.
+    const pid_t process = getpid();
+    pid_t packing = packing_process_.load();
+    if (packing == process ||
+        !packing_process_.compare_exchange_strong(packing, process)) {
+      return nullptr;
+    }
+    // The memory of earlier weights may serve these.
+    entry = nullptr;
+    std::atomic_store(&entry_, entry);
+    try {
+      entry = MakeEntry(frame, inputs, kernels, pass, identity);
+      std::atomic_store(&entry_, entry);
+    } catch (const std::bad_alloc&) {
+      entry = nullptr;
+    }
+    packing_process_ = 0;
+    return entry;
+  }
+
+  // Packs the weights of a pass. Returns null if that is not possible.
+  template <typename Inputs>
+  std::shared_ptr<const Entry> MakeEntry(CallFrame* frame, const Inputs& inputs,
+                                         const rnn::NetworkKernels<E>& kernels,
+                                         const rnn::NetworkForward<E>& pass,
+                                         const Identity& identity) const {
     auto entry = std::make_shared<Entry>();
     entry->identity = identity;
     for (const char* input : inputs_) {
       entry->references.push_back(frame->Hold(input));
-      if (entry->references.back() == nullptr) return Status();
     }
     auto packed =
         PackedWeights::Allocate(kernels.packed_weights_bytes(pass.config));
-    if (packed == nullptr) return Status();
+    if (packed == nullptr) return nullptr;
     rnn::WeightPacking<E> packing{pass.config, pass.params, pass.keras_weights,
                                   packed->data(), /*workspace=*/nullptr};
     // After an error, the pass itself reports the next one, if any.
     if (!RunPass(frame, inputs, kernels.pack_weights_workspace,
                  kernels.pack_weights, &packing)
              .ok()) {
-      return Status();
+      return nullptr;
     }
     entry->packed = PackedWeights::Share(std::move(packed));
-    std::atomic_store(&entry_, std::shared_ptr<const Entry>(entry));
-    *made = std::move(entry);
-    return Status();
+    return entry;
   }
 
   const std::vector<const char*> inputs_;
   bool are_constant_ = false;
   rnn::WeightFormat format_ = rnn::WeightFormat::kFloat32;
-  std::atomic<bool> is_packing_{false};
-  std::shared_ptr<const Entry> entry_;  // atomic; of the last weights
+  std::atomic<pid_t> packing_process_{0};  // or 0 if no call packs
+  std::shared_ptr<const Entry> entry_;     // atomic; of the last weights
 };
 
 }  // namespace tf_rnn_ops

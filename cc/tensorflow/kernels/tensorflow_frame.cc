@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/ops/arguments.h"
+#include "tensorflow/c/tf_tensor_internal.h"
+#include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -74,6 +76,26 @@ Status TensorFlowFrame::FindInput(const char* name, Array* array) {
       FromAbslStatus(ctx_->input(name, &tensor)));  // NOLINT(accessors): status
   *array = ToArray(*tensor);
   return CheckAddress(name, *array);
+}
+
+// TensorFlow writes to a buffer of its own only if there is one reference to
+// it. It does not own memory of NumPy, DLPack and others, and who passes a
+// tensor through the C API may write to it later even if TensorFlow has
+// allocated it.
+const void* TensorFlowFrame::FindOwnMemory(const char* input) {
+  static constexpr char kNoElements = 0;
+  const Tensor* tensor;
+  if (!ctx_->input(input, &tensor).ok()) {  // NOLINT(accessors): status
+    return nullptr;
+  }
+  if (tensor->NumElements() == 0) return &kNoElements;
+  const tensorflow::TensorBuffer* const buffer =
+      const_cast<tensorflow::TensorBuffer*>(
+          tensorflow::DMAHelper::buffer(tensor))
+          ->root_buffer();
+  const bool is_own = buffer->OwnsMemory() &&
+                      dynamic_cast<const TF_ManagedBuffer*>(buffer) == nullptr;
+  return is_own ? buffer : nullptr;
 }
 
 std::shared_ptr<const void> TensorFlowFrame::Hold(const char* input) {

@@ -44,6 +44,7 @@ class TensorFlowFrame final : public CallFrame {
   explicit TensorFlowFrame(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
 
   Status FindInput(const char* name, Array* array) override;
+  const void* FindOwnMemory(const char* input) override;
   std::shared_ptr<const void> Hold(const char* input) override;
   Status FindInputs(const char* name, std::vector<Array>* arrays) override;
   Status MakeOutput(const char* name, const Shape& shape,

@@ -9,8 +9,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "cc/ops/call_frame.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
@@ -103,6 +104,13 @@ class MarkConstantWeights final : public tensorflow::GraphOptimizationPass {
         node->ClearAttr(kConstantWeights);
       } else if (!is_marked && weights.are_constants) {
         node->AddAttr(kConstantWeights, "float32");
+      }
+      if (node->attrs().Find(kConstantWeights) != nullptr &&
+          node->op_def().is_stateful()) {
+        // A session has one kernel for all stateful nodes of a name. In another
+        // run, the weights may be fed.
+        node->set_name(
+            absl::StrCat("_tf_rnn_ops_constant_weights/", node->name()));
       }
     }
     return absl::OkStatus();
