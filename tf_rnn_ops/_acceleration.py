@@ -100,8 +100,8 @@ def accelerate_keras(
       export_weights: with `portable_exports=False`, lets the op in exported models pack its weights once for all calls
         in inference, in the format "float32", "bfloat16" or "int8" (see `tf_rnn_ops.freeze`). The weights stay
         variables. If a program assigns to them, they are packed again, unless they are in memory that is not
-        TensorFlow's own, such as an array of NumPy. Training uses the variables themselves. With None, exported models pack weights in
-        each call. Also applies to the `CudnnRNN` layers.
+        TensorFlow's own, such as an array of NumPy. Training uses the variables themselves. With None, exported models
+        pack weights in each call. Also applies to the `CudnnRNN` layers.
 
     Returns:
       An `Acceleration`, which ends when its method `restore()` is called or its `with` block exits. If you call

@@ -2,7 +2,8 @@
 
 The attribute `_tf_rnn_ops_constant_weights` of an op says so to its CPU kernel, with the format of the packed weights.
 The kernel packs weights again if they are in another buffer than in the call before, as after an assignment to a
-variable, and packs none that are not in TensorFlow's own memory. The op library itself sets the attribute for weights that are constants of a graph.
+variable, and packs none that are not in TensorFlow's own memory. The op library itself sets the attribute for weights
+that are constants of a graph.
 """
 
 import ctypes
