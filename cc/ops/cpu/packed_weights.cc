@@ -1,5 +1,7 @@
 #include "cc/ops/cpu/packed_weights.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -18,9 +20,15 @@ struct Registry {
   std::vector<std::weak_ptr<const PackedWeights>> weights;
 };
 
-// Never destroyed, since kernels may outlive static objects.
+// Never destroyed, since kernels may outlive static objects. A process is not
+// forked while a thread uses it: in the new process, nobody would release it.
 Registry& TheRegistry() {
-  static auto* const registry = new Registry;
+  static Registry* const registry = [] {
+    pthread_atfork([] { TheRegistry().mutex.lock(); },
+                   [] { TheRegistry().mutex.unlock(); },
+                   [] { TheRegistry().mutex.unlock(); });
+    return new Registry;
+  }();
   return *registry;
 }
 

@@ -1,12 +1,16 @@
 #include "cc/ops/cpu/packed_weights.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cc/ops/call_frame.h"
@@ -100,85 +104,137 @@ struct Inputs {
 
 class PackedWeightsTest : public testing::Test {
  protected:
-  PackedWeightsTest()
-      : params_(rnn::CudnnRnnParamsSize(inputs_.config()), 0.5f),
-        input_(kSize * kSize * kSize, 0.25f),
-        output_(input_.size()),
-        states_(4 * 2 * kSize * kSize) {
-    EXPECT_TRUE(weights_.Init(Marked()).ok());
+  struct Result {
+    std::vector<float> output;
+    bool is_packed;
+  };
+
+  PackedWeightsTest() { EXPECT_TRUE(weights_.Init(Marked()).ok()); }
+
+  std::vector<float> Params(float value) const {
+    return std::vector<float>(rnn::CudnnRnnParamsSize(inputs_.config()), value);
   }
 
-  // The output of a pass.
-  std::vector<float> Run(const void* memory) {
+  // Runs a pass. memory: the identity of the weights.
+  Result Run(const void* memory, const std::vector<float>& params) {
+    constexpr std::int64_t kStates = 2 * kSize * kSize;
+    const std::vector<float> input(kSize * kSize * kSize, 0.25f);
+    const std::vector<float> states(kStates);
+    std::vector<float> output(input.size()), output_h(kStates),
+        output_c(kStates);
     rnn::NetworkForward<float> pass{};
     pass.config = inputs_.config();
     pass.size = {kSize, kSize};
     pass.time_major = true;
-    pass.input = input_.data();
-    float* state = states_.data();
-    pass.input_h = state;
-    pass.input_c = state + 2 * kSize * kSize;
-    pass.output_h = state + 4 * kSize * kSize;
-    pass.output_c = state + 6 * kSize * kSize;
-    pass.params = params_.data();
-    pass.output = output_.data();
+    pass.input = input.data();
+    pass.input_h = pass.input_c = states.data();
+    pass.params = params.data();
+    pass.output = output.data();
+    pass.output_h = output_h.data();
+    pass.output_c = output_c.data();
     Frame frame(memory);
     EXPECT_TRUE(weights_.RunForward(&frame, inputs_, &pass).ok());
-    is_packed_ = pass.packed_weights != nullptr;
-    return output_;
+    return {output, pass.packed_weights != nullptr};
   }
 
-  Inputs inputs_;
-  std::vector<float> params_, input_, output_, states_;
+  const Inputs inputs_;
   ConstantWeights<float> weights_{{"params"}};
-  bool is_packed_ = false;
 };
 
-TEST_F(PackedWeightsTest, MemoryIsWhatIdentifiesWeights) {
-  const int memory[2] = {};
-  const std::vector<float> first = Run(&memory[0]);
-  EXPECT_TRUE(is_packed_);
-  // Same memory: whoever changes it breaks a promise.
-  std::fill(params_.begin(), params_.end(), -0.5f);
-  EXPECT_EQ(Run(&memory[0]), first);
-  // Another buffer at the same address.
-  const std::vector<float> second = Run(&memory[1]);
-  EXPECT_TRUE(is_packed_);
-  EXPECT_NE(second, first);
+TEST_F(PackedWeightsTest, MemoryIdentifiesWeights) {
+  const char memory[2] = {};
+  std::vector<float> params = Params(0.5f);
+  const Result first = Run(&memory[0], params);
+  EXPECT_TRUE(first.is_packed);
+  // The framework has promised that they have not changed.
+  params.assign(params.size(), -0.5f);
+  EXPECT_EQ(Run(&memory[0], params).output, first.output);
+  // Other memory at the same address.
+  const Result second = Run(&memory[1], params);
+  EXPECT_TRUE(second.is_packed);
+  EXPECT_LT(first.output[0] * second.output[0], 0);
   // Memory that others may write to.
-  std::fill(params_.begin(), params_.end(), 0.5f);
-  Run(nullptr);
-  EXPECT_FALSE(is_packed_);
-  EXPECT_LT(output_[0] * second[0], 0);
+  params.assign(params.size(), 0.5f);
+  const Result third = Run(nullptr, params);
+  EXPECT_FALSE(third.is_packed);
+  EXPECT_LT(second.output[0] * third.output[0], 0);
 }
 
 // Packing is optional: its failed allocations fail no call, and the next call
 // packs.
 TEST_F(PackedWeightsTest, AFailedAllocationDoesNotEndPacking) {
-  const std::vector<float> expected = Run(nullptr);
-  std::vector<int> memory(1000);
-  Run(&memory[0]);
-  num_allocations = 0;
-  Run(&memory[0]);
-  const int num_of_pass = num_allocations;
-  num_allocations = 0;
-  Run(&memory[1]);
-  const int num_in_all = num_allocations;
-  EXPECT_GT(num_in_all, num_of_pass);
+  const std::vector<float> params = Params(0.5f);
+  const std::vector<char> memory(1000);
+  const auto count = [&](const char* identity) {
+    num_allocations = 0;
+    Run(identity, params);
+    return num_allocations;
+  };
+  const int num_in_all = count(&memory[0]);
+  const int num_of_pass = count(&memory[0]);
+  ASSERT_GT(num_in_all, num_of_pass);
   int num_failed = 0;
   for (int i = 0; i < num_in_all; ++i) {
     allocations_before_failure = i;
     try {
-      Run(&memory[2 * i + 2]);
+      Run(&memory[2 * i + 1], params);
     } catch (const std::bad_alloc&) {
       ++num_failed;
     }
     allocations_before_failure = -1;
-    Run(&memory[2 * i + 3]);
-    EXPECT_TRUE(is_packed_) << i;
+    EXPECT_TRUE(Run(&memory[2 * i + 2], params).is_packed) << i;
   }
-  // No more than those of the pass itself.
   EXPECT_LE(num_failed, num_of_pass);
+}
+
+// Each result is that of its own weights.
+TEST_F(PackedWeightsTest, ThreadsThatPackAndGiveUpWeights) {
+  const std::vector<float> params[] = {Params(0.5f), Params(-0.5f)};
+  const char memory[2] = {};
+  // float32 for weights that are not packed, eight bits for others.
+  const std::vector<float> expected[][2] = {
+      {Run(nullptr, params[0]).output, Run(&memory[0], params[0]).output},
+      {Run(nullptr, params[1]).output, Run(&memory[1], params[1]).output}};
+  std::vector<std::thread> threads;
+  std::atomic<int> num_wrong{0};
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 500; ++i) {
+        const int which = (i / (thread + 1)) % 2;
+        const bool has_identity = i % 7 > 0;
+        const Result result =
+            Run(has_identity ? &memory[which] : nullptr, params[which]);
+        num_wrong += result.output != expected[which][has_identity];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_wrong, 0);
+}
+
+// A forked process has no threads but the one that forked.
+TEST(PackedWeightsRegistryTest, IsUsableInAProcessForkedMeanwhile) {
+  const auto share = [] {
+    return PackedWeights::Share(PackedWeights::Allocate(1 << 20));
+  };
+  std::atomic<bool> ends{false};
+  std::thread other([&] {
+    const auto kept = share();
+    while (!ends) share();
+  });
+  int status = 0;
+  for (int i = 0; i < 100 && status == 0; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      share();
+      _exit(0);
+    }
+    waitpid(child, &status, 0);
+  }
+  ends = true;
+  other.join();
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
