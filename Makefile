@@ -400,7 +400,7 @@ fuzz: $(VENV)/installed ## Fuzz the ops with nearly valid arguments and check th
 fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the C++ engine with libFuzzer, a minute per target; OPTIONS="--seconds 1200" for longer.
 	@tools/fuzz_engine.sh $(OPTIONS)
 
-soak: $(VENV)/installed ## Stress the ops: threads, long training, long sequences, out of memory; OPTIONS="--minutes 10" for longer.
+soak: $(VENV)/installed ## Stress the ops: threads, long training, long sequences, out of memory, packed weights; OPTIONS="--minutes 10" for longer.
 	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
 
 memcheck: $(VENV)/installed $(VENV)/peers ## Run the Python tests of the ops under AddressSanitizer and UndefinedBehaviorSanitizer.

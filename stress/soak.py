@@ -1,4 +1,4 @@
-"""Soak test: many threads, long training runs, long sequences and out-of-memory conditions.
+"""Soak test: many threads, long training runs, long sequences, out-of-memory conditions, and packed weights.
 
 Each part runs in a separate process and prints one line of results. The exit status is 1 if any part fails. The modules
 of tests/ that the parts call describe them.
@@ -41,6 +41,12 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="random seed of the concurrent calls (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--events",
+        type=int,
+        default=1000,
+        help="exports with packed weights to load; a fifth as many forks and cancelled calls (default: %(default)s)",
     )
     settings = parser.parse_args()
     unknown = set(settings.sections) - set(soak_sections.SECTIONS)

@@ -8,7 +8,7 @@ from typing import Any
 
 from checks import parity
 from inputs.cudnn_rnn import Config
-from robustness import concurrent_calls, long_sequences, long_training, memory_limits
+from robustness import concurrent_calls, long_sequences, long_training, memory_limits, packed_weights
 
 POOLS = [(1, 1), (2, 1), (8, 0)]  # intra-op and inter-op threads; 0: one per CPU
 TRAINED = {mode: Config(mode, num_units=32, input_size=8, time=12, batch=16) for mode in ("lstm", "gru")}
@@ -111,9 +111,17 @@ def out_of_memory(_: argparse.Namespace) -> Iterator[Part]:
         yield Part(f"memory limits, {entry_point}", run_out_of_memory, (entry_point, names), memory_limits.ENVIRONMENT)
 
 
+def packed(settings: argparse.Namespace) -> Iterator[Part]:
+    """Exports, forks and cancelled calls with packed weights."""
+    for name in packed_weights.CHECKS:
+        number = settings.events if name.startswith("exports") else settings.events // 5
+        yield Part(name, packed_weights.check, (name, number))
+
+
 SECTIONS: Mapping[str, Callable[[argparse.Namespace], Iterator[Part]]] = {
     "threads": threads,
     "training": training,
     "long_sequence": long_sequence,
     "out_of_memory": out_of_memory,
+    "packed_weights": packed,
 }

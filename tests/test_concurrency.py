@@ -3,6 +3,7 @@
 import pytest
 from environment import forked, processes
 from inputs import mixed_calls
+from robustness import packed_weights
 
 
 # Sizes of TensorFlow's intra-op and inter-op thread pools; 0: one thread per CPU.
@@ -22,6 +23,16 @@ def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
         str(inter_op),
         **processes.WITH_TESTING,
     )
+
+
+@pytest.mark.parametrize("name", packed_weights.CHECKS)
+def test_packed_weights_in_long_lived_processes(name):
+    code = """
+        import sys
+        from robustness import packed_weights
+        packed_weights.check(sys.argv[1], 12)
+        """
+    forked.run_code(code, name, **processes.WITH_TESTING)
 
 
 def test_threads_with_a_small_stack():

@@ -1,0 +1,186 @@
+"""Loads and gives up exports with packed weights; forks and cancels calls while other threads call ops with them.
+
+Use each check in a separate process.
+"""
+
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+from checks.cudnn_rnn import tensors
+from environment import process_resources
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import Config
+
+import tf_rnn_ops
+from robustness import interruptions
+from tf_rnn_ops import _constant_weights
+
+FORMATS = ("float32", "bfloat16", "int8")
+NETWORK = Config("lstm", num_units=64, input_size=16, time=5, batch=2)
+NUM_CLIENTS = 3
+# TensorFlow itself keeps 3 to 14 KiB for each SavedModel that was loaded.
+MOST_PER_LOAD = 32 << 10
+# After this time, a forked process hangs.
+CHILD_SECONDS = 120
+
+
+def make_server(weights: str, params: tf.Tensor | tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns a function that runs a network on packed weights."""
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(NETWORK, "float32"))
+
+    def serve(x):
+        output = tf_rnn_ops.raw_ops.CudnnRNNV3(
+            **{**inputs, "input": x, "params": params},
+            sequence_lengths=list(NETWORK.lengths),
+            is_training=False,
+        ).output
+        _constant_weights.mark(output.op, weights)
+        return output
+
+    return serve
+
+
+def x_and_params() -> tuple[tf.Tensor, tf.Tensor]:
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(NETWORK, "float32"))
+    return inputs["input"], inputs["params"]
+
+
+def load_and_give_up(num_loads: int) -> int:
+    """Loads exports in turns, and returns the growth of memory in KiB after the first tenth.
+
+    Raises:
+      AssertionError: if a result is wrong, or if memory or packed weights stay.
+    """
+    x, params = x_and_params()
+    folders, expected = [], []
+    for weights in FORMATS:
+        module = tf.Module()
+        module.params = tf.Variable(params)
+        module.serve = tf.function(make_server(weights, module.params), input_signature=[tf.TensorSpec(x.shape)])
+        folders.append(tempfile.mkdtemp())
+        tf.saved_model.save(module, folders[-1])
+        loaded = tf.saved_model.load(folders[-1])
+        expected.append(loaded.serve(x).numpy())
+    for i in range(num_loads):
+        loaded = tf.saved_model.load(folders[i % len(FORMATS)])
+        np.testing.assert_array_equal(loaded.serve(x), expected[i % len(FORMATS)])
+        assert tf_rnn_ops.packed_weights_bytes() > 0
+        if i == num_loads // 10:
+            memory = process_resources.memory()
+    del module, loaded
+    growth = process_resources.memory() - memory
+    assert tf_rnn_ops.packed_weights_bytes() == 0
+    assert growth < MOST_PER_LOAD * num_loads, f"{growth} bytes"
+    return growth >> 10
+
+
+@contextlib.contextmanager
+def clients(call: Callable[[], None]) -> Iterator[list[int]]:
+    """Calls a function in threads, and counts the calls of each.
+
+    Raises:
+      AssertionError: if a call fails.
+    """
+    ends, counts, errors = threading.Event(), [0] * NUM_CLIENTS, []
+
+    def run(client):
+        try:
+            while not ends.is_set():
+                call()
+                counts[client] += 1
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=[client]) for client in range(NUM_CLIENTS)]
+    for each in threads:
+        each.start()
+    try:
+        yield counts
+    finally:
+        ends.set()
+        for each in threads:
+            each.join()
+    assert not errors, errors[0]
+
+
+def make_callable(server: tf.Tensor, x: tf.Tensor) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function of a new session, which runs on the calling thread: a forked process has no other."""
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=-1)
+    return tf.compat.v1.Session(config=config).make_callable(server, [x])
+
+
+@contextlib.contextmanager
+def graph_of_server() -> Iterator[tuple[tf.Tensor, tf.Tensor, np.ndarray]]:
+    """Yields the output of a network on packed constants in a new graph, its input, and a value of that."""
+    x, params = (each.numpy() for each in x_and_params())
+    with tf.Graph().as_default():
+        given = tf.compat.v1.placeholder(tf.float32, x.shape)
+        yield make_server("int8", tf.constant(params))(given), given, x
+
+
+def fork_beside_clients(num_forks: int) -> int:
+    """Forks processes that pack and run, while threads assign to weights and run, and returns their calls.
+
+    Raises:
+      AssertionError: if a forked process hangs, crashes or has a wrong result.
+    """
+    x, params = x_and_params()
+    variable = tf.Variable(params)
+
+    @tf.function
+    def assign_and_serve():
+        variable.assign(variable + 0)
+        return make_server("float32", variable.read_value())(x)
+
+    with graph_of_server() as (server, given, value):
+        expected = make_callable(server, given)(value)
+        with clients(assign_and_serve) as counts:
+            for _ in range(num_forks):
+                call = make_callable(server, given)
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(CHILD_SECONDS)
+                    os._exit(0 if np.array_equal(call(value), expected) else 1)
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                assert status == 0, f"a forked process ended with {status}"
+    return sum(counts)
+
+
+def cancel_beside_clients(num_cancelled: int) -> int:
+    """Cancels long calls, one after another, while threads run short ones, and returns the number of short calls.
+
+    The threads run sessions, because TensorFlow cancels functions of all threads at once.
+
+    Raises:
+      AssertionError: if a result is wrong, a call is not cancelled, or threads stay.
+    """
+    long = interruptions.inference(interruptions.FORWARD_LONG)
+    with graph_of_server() as (server, given, value):
+        call = make_callable(server, given)
+        expected = call(value)
+    num_threads = process_resources.num_threads()
+    with clients(lambda: np.testing.assert_array_equal(call(value), expected)) as counts:
+        for _ in range(num_cancelled):
+            interruptions.cancel_function(long)
+    assert process_resources.num_threads() <= num_threads + 1, "threads leaked"
+    return sum(counts)
+
+
+# By a description, the check of a number of events, and what it counts.
+CHECKS: dict[str, tuple[Callable[[int], int], str]] = {
+    "exports loaded and given up": (load_and_give_up, "KiB more memory"),
+    "forks beside clients": (fork_beside_clients, "calls of the clients"),
+    "cancelled calls beside clients": (cancel_beside_clients, "calls of the clients"),
+}
+
+
+def check(name: str, number: int) -> str:
+    """Runs a check and returns a summary."""
+    function, unit = CHECKS[name]
+    return f"{number} {name}: {function(number)} {unit}; all results are right"
