@@ -533,10 +533,15 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
                  caller = std::this_thread::get_id()] {
         // A pool with a full queue runs the closure immediately on the calling
         // thread, which cannot wait for itself.
-        if (std::this_thread::get_id() != caller) team->Join(index);
+        if (std::this_thread::get_id() == caller) {
+          team->slots_[index].is_scheduled.store(false);
+        } else {
+          team->Join(index);
+        }
       });
-    } catch (const std::bad_alloc&) {
-      // Run the job on fewer threads.
+    } catch (...) {
+      // Run the job on fewer threads. Helpers may already work at it.
+      slots_[index].is_scheduled.store(false);
     }
   }
 

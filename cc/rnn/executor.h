@@ -131,7 +131,9 @@ class PoolUsers {
 // spare, and the helper stays as long as that thread is idle.
 class PoolExecutor final : public Executor {
  public:
-  // Passes a closure to the pool, which runs it once at any later time.
+  // Passes a closure to the pool, which runs it once at any later time, or
+  // destroys it. If this throws an exception, the executor does without that
+  // helper for now.
   using Schedule = std::function<void(std::function<void()>)>;
 
   // num_threads: the maximum number of threads, including the calling one;
