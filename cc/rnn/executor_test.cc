@@ -1,6 +1,8 @@
 #include "cc/rnn/executor.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -271,6 +273,28 @@ TEST(PoolExecutorTest, NoHelperIfThreadsAreNeededElsewhere) {
   executor.ParallelSteps(100, 2, task);
   executor.ParallelSequences(100, 2, task);
   EXPECT_EQ(helped, 0);
+}
+
+// A forked process has only the thread that forked it.
+TEST(PoolUsersTest, ForkedProcessHasNoUsers) {
+  PoolUsers users;
+  users.Enter();
+  users.Enter();
+  const pid_t child = fork();
+  if (child == 0) {
+    users.Enter();
+    const bool has_one_user = users.FairShare(6) == 6;
+    users.Enter();
+    const bool has_two_users = users.FairShare(6) == 3;
+    users.Leave();
+    _exit(has_one_user && has_two_users && users.FairShare(6) == 6 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(users.FairShare(6), 3);
+  users.Leave();
+  EXPECT_EQ(users.FairShare(6), 6);
 }
 
 // Users come and go, and helpers with them.
