@@ -17,6 +17,10 @@ AARCH64 := build/aarch64
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
+# Makes each of the targets, even if another one fails. Then names those that failed.
+MAKE_EACH = failed=; \
+	for target in $(1); do $(MAKE) --no-print-directory $$target || failed+=" $$target"; done; \
+	[ -z "$$failed" ] || { echo "==> failed:$$failed" >&2; exit 1; }
 
 # Builds with make treat warnings as errors; builds with pip do not.
 export TF_RNN_OPS_BAZEL_CONFIG := strict
@@ -190,7 +194,7 @@ test-aarch64: test-aarch64-cc test-aarch64-python ## Run the C++ and Python test
 
 test-aarch64-cc: $(AARCH64_ENV)/ready .tools/bazel ## Run the C++ unit tests and fuzz corpora of the engine for Arm under QEMU.
 	@echo "==> C++ unit tests of the engine for Arm"
-	@TF_RNN_OPS_PYTHON=$(AARCH64_ENV)/bin/python tools/bazel.sh test //cc/rnn/... --test_timeout=3600 \
+	@TF_RNN_OPS_PYTHON=$(AARCH64_ENV)/bin/python tools/bazel.sh test //cc/rnn/... \
 		--linkopt=-L$(CURDIR)/$(AARCH64)/lib \
 		--run_under="$(CURDIR)/$(QEMU)/usr/bin/qemu-aarch64-static -L $(CURDIR)/$(AARCH64)/system"
 
@@ -257,12 +261,13 @@ TURN_0 = sanitize-memory RUNS_UP_TO=$(call OF_THE_DAY,avx2 avx512 $(RUNS_UP_TO))
 TURN_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) \
 	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))"
 ci: ## Run the checks that a change must pass; DAY=0 with AddressSanitizer, DAY=1 with ThreadSanitizer and another TensorFlow.
-	@$(MAKE) lint
-	@$(MAKE) $(TURN_$(shell echo $$(($(DAY) % 2))))
-	@$(MAKE) docs
-	@$(MAKE) test
+	@+$(call MAKE_EACH,lint ci-turn docs test)
 
-test: test-cc test-python test-xla-sample ## Run the C++ unit tests and a third of the cases of each Python test; PART=0/1 for all.
+ci-turn: ## Run the checks of `make ci` that take turns.
+	@$(MAKE) --keep-going $(TURN_$(shell echo $$(($(DAY) % 2))))
+
+test: ## Run the C++ unit tests and a third of the cases of each Python test; PART=0/1 for all.
+	@+$(call MAKE_EACH,test-cc test-python test-xla-sample)
 
 test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@echo "==> C++ unit tests"
@@ -333,11 +338,7 @@ PRINT_SITE_PACKAGES := import sysconfig; print(sysconfig.get_path('purelib'))
 GPU_PROGRAM = $(if $(findstring /,$(GPU_PYTHON)),$(abspath $(GPU_PYTHON)),$(GPU_PYTHON))
 
 gpu-test: $(GPU_READY) ## Run gpu-check, gpu-test-python and gpu-sanitize; GPU_PYTHON=... sets the Python to use.
-	@status=0; \
-	for target in gpu-check gpu-test-python gpu-sanitize; do \
-		$(MAKE) --no-print-directory $$target || status=$$?; \
-	done; \
-	exit $$status
+	@+$(call MAKE_EACH,gpu-check gpu-test-python gpu-sanitize)
 
 gpu-check: $(GPU_READY) ## Compare every op and type on a GPU with the CPU.
 	@echo "==> every op and type on a GPU and on the CPU"

@@ -644,9 +644,9 @@ def test_each_call_of_each_client_is_timed_with_background_calls():
     begun, at_once, calls = threading.Event(), threading.Barrier(3), itertools.count()
 
     def call():
-        assert begun.wait(10)  # the background call runs meanwhile
+        assert begun.wait(processes.TIMEOUT)  # the background call runs meanwhile
         next(calls)
-        at_once.wait(10)
+        at_once.wait(processes.TIMEOUT)
 
     _, waits = measure.time_requests(call, [begun.set], Load(seconds=0.0, clients=3))
     assert len(waits) == next(calls) == 3
@@ -664,7 +664,7 @@ def test_errors_of_background_calls_are_raised():
 def test_busy_processes_end():
     cpus = sorted(os.sched_getaffinity(0))
     with measure.busy_processes(1) as (process,):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + processes.TIMEOUT
         while os.sched_getaffinity(process.pid) != {cpus[-1]} and time.monotonic() < deadline:
             time.sleep(0.01)
         assert os.sched_getaffinity(process.pid) == {cpus[-1]}

@@ -85,15 +85,15 @@ new.rename(new.with_suffix(".pid"))
 """
 
 
-def start_cluster(tmp_path, program, timeout=60):
+def start_cluster(tmp_path, program, timeout=processes.TIMEOUT):
     """Starts a program as two workers of a cluster and returns their launcher, which waits for them."""
     path = tmp_path / "program.py"
     path.write_text(TASK.format(examples=str(EXAMPLES), timeout=timeout) + program)
     return subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
+def wait_until(condition):
+    deadline = time.monotonic() + processes.TIMEOUT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -113,23 +113,23 @@ def started(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("program", "message"),
+    ("program", "timeout", "message"),
     [
-        ("if index: sys.exit(3)\ntime.sleep(60)", "worker 1 failed with exit status 3"),
-        ("if not index: time.sleep(60)", "the tasks of job 'worker' did not end within 2 seconds"),
+        ("if index: sys.exit(3)\ntime.sleep(3600)", processes.TIMEOUT, "worker 1 failed with exit status 3"),
+        ("if not index: time.sleep(3600)", 2, "the tasks of job 'worker' did not end within 2 seconds"),
     ],
     ids=["failure", "hang"],
 )
-def test_a_cluster_that_fails_or_hangs_is_killed(tmp_path, program, message):
-    launcher = start_cluster(tmp_path, program, timeout=2)
-    _, errors = launcher.communicate(timeout=30)
+def test_a_cluster_that_fails_or_hangs_is_killed(tmp_path, program, timeout, message):
+    launcher = start_cluster(tmp_path, program, timeout)
+    _, errors = launcher.communicate(timeout=processes.TIMEOUT)
     assert launcher.returncode == 1
     assert message in errors
     assert not any(map(is_running, started(tmp_path)))
 
 
 def test_a_cluster_ends_with_its_launcher(tmp_path):
-    with start_cluster(tmp_path, "time.sleep(60)") as launcher:
+    with start_cluster(tmp_path, "time.sleep(3600)") as launcher:
         wait_until(lambda: len(started(tmp_path)) == 2)
         workers = started(tmp_path)
         assert all(map(is_running, workers))
@@ -149,7 +149,7 @@ with socket.create_server((host, int(port))) as server:
     socket.create_connection((host, int(port))).close()
 print(json.dumps(config["cluster"]))
 """
-    output, errors = start_cluster(tmp_path, program).communicate(timeout=30)
+    output, errors = start_cluster(tmp_path, program).communicate(timeout=processes.TIMEOUT)
     assert not errors
     first, second = map(json.loads, output.splitlines())
     assert first == second

@@ -103,7 +103,14 @@ def test_an_error_names_the_attribute(example, monkeypatch, attribute, value, me
 
 
 @pytest.mark.parametrize(
-    "arguments", [(b"lstms", 3, 7, 4, 4), (b"lstm", -1, 7, 4, 4), (b"lstm", 3, 7, 4, 3), (b"lstm", 3, 2**62, 4, 4)]
+    "arguments",
+    [
+        (None, 3, 7, 4, 4),
+        (b"lstms", 3, 7, 4, 4),
+        (b"lstm", -1, 7, 4, 4),
+        (b"lstm", 3, 7, 4, 3),
+        (b"lstm", 3, 2**62, 4, 4),
+    ],
 )
 def test_invalid_arguments_have_no_reserve_space_size(example, arguments):
     assert example.library().TfRnnOps_KerasRNNReserveSpaceSize(*arguments) == -1

@@ -479,7 +479,7 @@ def test_in_processes_of_multiprocessing(tmp_path):
 
         def in_a_process(method, function, *arguments):
             with multiprocessing.get_context(method).Pool(1) as pool:
-                return pool.apply_async(function, arguments).get(timeout=120)
+                return pool.apply_async(function, arguments).get(timeout=1000)
 
         expected = in_a_process("fork", worker.use)
         assert worker.use() == expected

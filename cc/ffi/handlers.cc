@@ -97,13 +97,17 @@ XLA_FFI_Error* Execute(const FfiOp& op, const XLA_FFI_CallFrame& call) {
   if (auto* error = Types().Find(api, &args.type_id)) return error;
   if (auto* error = api.XLA_FFI_State_Get(&args)) return error;
   FfiFrame frame(op, call);
-  Status status = frame.Init();
-  if (status.ok()) {
-    // Init rejects other types.
-    const auto& body = (*static_cast<State*>(args.state))[frame.type()];
-    status = OnDeepStack(op.signature->name, [&] { return body->Run(&frame); });
+  const Status status = frame.Init();
+  if (!status.ok()) return ToError(api, status);
+  const auto& bodies = *static_cast<const State*>(args.state);
+  const auto body = bodies.find(frame.type());
+  if (body == bodies.end()) {
+    return ToError(api, InvalidArgument(op.signature->name,
+                                        " was not loaded for XLA_FFI_DataType ",
+                                        frame.type()));
   }
-  return ToError(api, status);
+  return ToError(api, OnDeepStack(op.signature->name,
+                                  [&] { return body->second->Run(&frame); }));
 }
 
 }  // namespace

@@ -678,6 +678,27 @@ TEST(HandlersTest, RejectUnsupportedTypes) {
   }
 }
 
+// A handler that supports more types when the program runs than it did when the
+// program was loaded.
+TEST(HandlersTest, RejectTypesThatWereNotLoaded) {
+  static const FfiOp* op;
+  for (const Call& call : AllCalls()) {
+    op = call.op;
+    FfiOp changed_op = *op;
+    changed_op.handler = [](XLA_FFI_CallFrame* frame) {
+      FfiOp changed = *op;
+      if (frame->stage == XLA_FFI_ExecutionStage_INSTANTIATE) {
+        changed.entries.clear();
+      }
+      return Handle(changed, frame);
+    };
+    Call changed = call;
+    changed.op = &changed_op;
+    EXPECT_NE(changed.Run().find(op->signature->name + " was not loaded for "),
+              std::string::npos);
+  }
+}
+
 TEST(HandlersTest, RejectWrongListLengths) {
   for (const Call& call : AllCalls()) {
     for (const auto* arguments :

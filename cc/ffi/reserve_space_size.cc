@@ -1,6 +1,7 @@
 // Sizes for programs that declare the results of a call themselves.
 
 #include <cstdint>
+#include <exception>
 #include <string>
 
 #include "cc/rnn/float16.h"
@@ -29,15 +30,19 @@ std::int64_t SizeOf(const rnn::RnnConfig& config, const rnn::RnnSize& size,
 
 // The number of elements of KerasRNN's result reserve_space if is_training is
 // true (0 otherwise). Returns -1 if rnn_mode or element_bytes is invalid, a
-// size is negative, or the number overflows. element_bytes: the size of an
-// element of the type that the op runs on.
+// size is negative, the number overflows, or memory is short. element_bytes:
+// the size of an element of the type that the op runs on.
 extern "C" __attribute__((visibility("default"))) std::int64_t
 TfRnnOps_KerasRNNReserveSpaceSize(const char* rnn_mode, std::int64_t batch,
                                   std::int64_t time, std::int64_t units,
                                   std::int64_t element_bytes) {
-  std::string error;
   rnn::RnnConfig config{};
-  config.mode = rnn::RnnModeOf(rnn_mode, &error);
+  std::string error;
+  try {
+    config.mode = rnn::RnnModeOf(rnn_mode, &error);
+  } catch (const std::exception&) {  // a C program does not catch it
+    return -1;
+  }
   config.num_directions = config.num_layers = 1;
   config.num_units = units;
   config.has_keras_weights = true;

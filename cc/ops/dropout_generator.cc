@@ -1,5 +1,6 @@
 #include "cc/ops/dropout_generator.h"
 
+#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -17,31 +18,24 @@ Status DropoutGenerator::Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(
         attributes.MakeSeeds(&first.key, &first.counter_high));
   }
-  bool is_new = true;
   if (attributes.Has(kDropoutStream)) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(kDropoutStream, &name));
-    stream_ = FindStream(name, &is_new);
+    stream_ = FindStream(name, first);
   } else {
-    stream_ = std::make_shared<Stream>();
+    stream_ = std::make_shared<Stream>(first);
   }
-  const std::lock_guard<std::mutex> guard(stream_->mutex);
-  if (is_new) stream_->next = first;
   return Status();
 }
 
 rnn::RandomStream DropoutGenerator::Reserve(std::int64_t num_samples) {
-  const std::lock_guard<std::mutex> guard(stream_->mutex);
-  rnn::RandomStream& next = stream_->next;
-  const rnn::RandomStream reserved = next;
-  const bool carries = __builtin_add_overflow(
-      next.counter_low, static_cast<std::uint64_t>(num_samples),
-      &next.counter_low);
-  next.counter_high += carries ? 1 : 0;
+  rnn::RandomStream reserved = stream_->first;
+  reserved.counter_low = stream_->num_reserved.fetch_add(
+      static_cast<std::uint64_t>(num_samples), std::memory_order_relaxed);
   return reserved;
 }
 
 std::shared_ptr<DropoutGenerator::Stream> DropoutGenerator::FindStream(
-    std::int64_t name, bool* is_new) {
+    std::int64_t name, const rnn::RandomStream& first) {
   static auto& mutex = *new std::mutex;
   static auto& streams = *new std::map<std::int64_t, std::weak_ptr<Stream>>;
   const std::lock_guard<std::mutex> guard(mutex);
@@ -49,8 +43,9 @@ std::shared_ptr<DropoutGenerator::Stream> DropoutGenerator::FindStream(
     each = each->second.expired() ? streams.erase(each) : std::next(each);
   }
   std::shared_ptr<Stream> stream = streams[name].lock();
-  *is_new = stream == nullptr;
-  if (*is_new) streams[name] = stream = std::make_shared<Stream>();
+  if (stream == nullptr) {
+    streams[name] = stream = std::make_shared<Stream>(first);
+  }
   return stream;
 }
 

@@ -3,9 +3,9 @@
 #ifndef TF_RNN_OPS_CC_OPS_DROPOUT_GENERATOR_H_
 #define TF_RNN_OPS_CC_OPS_DROPOUT_GENERATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "cc/ops/call_frame.h"
 #include "cc/rnn/random_stream.h"
@@ -14,7 +14,7 @@
 namespace tf_rnn_ops {
 
 // The beginning of the random number stream for two seeds. It equals that of
-// TensorFlow's random ops, on every device.
+// TensorFlow's random ops, on every device. counter_low is 0.
 inline rnn::RandomStream StreamOf(std::int64_t seed, std::int64_t seed2) {
   return {static_cast<std::uint64_t>(seed), 0,
           static_cast<std::uint64_t>(seed2)};
@@ -31,13 +31,16 @@ class DropoutGenerator {
 
  private:
   struct Stream {
-    std::mutex mutex;
-    rnn::RandomStream next{};
+    explicit Stream(const rnn::RandomStream& first) : first(first) {}
+
+    const rnn::RandomStream first;
+    std::atomic<std::uint64_t> num_reserved{0};  // counter values
   };
 
   // Returns the stream of a name. It lives as long as a generator uses it.
-  // is_new: whether no other generator uses it.
-  static std::shared_ptr<Stream> FindStream(std::int64_t name, bool* is_new);
+  // first: its beginning, if no other generator uses it.
+  static std::shared_ptr<Stream> FindStream(std::int64_t name,
+                                            const rnn::RandomStream& first);
 
   std::shared_ptr<Stream> stream_;
 };

@@ -223,16 +223,25 @@ void SerialExecutor::RunSequences(std::int64_t num_steps,
   RunSequencesSerially(num_steps, num_sequences, task);
 }
 
-void PoolUsers::Enter() { num_users_.fetch_add(1, std::memory_order_relaxed); }
+void PoolUsers::Enter() {
+  const std::uint64_t process = static_cast<std::uint64_t>(getpid()) << 32;
+  std::uint64_t users = users_.load(std::memory_order_relaxed);
+  std::uint64_t others;
+  do {
+    others = users >> 32 == process >> 32 ? users : process;
+  } while (!users_.compare_exchange_weak(users, others + 1,
+                                         std::memory_order_relaxed));
+}
 
 void PoolUsers::Leave() {
-  num_users_.fetch_sub(1, std::memory_order_relaxed);
+  users_.fetch_sub(1, std::memory_order_relaxed);
   last_.store(Clock::now().time_since_epoch().count(),
               std::memory_order_relaxed);
 }
 
 int PoolUsers::FairShare(int num_threads) const {
-  const int num_users = num_users_.load(std::memory_order_relaxed);
+  const auto num_users =
+      static_cast<int>(users_.load(std::memory_order_relaxed) & 0xffffffff);
   return std::max(1, num_threads / std::max(1, num_users));
 }
 
@@ -533,10 +542,15 @@ class PoolExecutor::Team : public std::enable_shared_from_this<Team> {
                  caller = std::this_thread::get_id()] {
         // A pool with a full queue runs the closure immediately on the calling
         // thread, which cannot wait for itself.
-        if (std::this_thread::get_id() != caller) team->Join(index);
+        if (std::this_thread::get_id() == caller) {
+          team->slots_[index].is_scheduled.store(false);
+        } else {
+          team->Join(index);
+        }
       });
-    } catch (const std::bad_alloc&) {
-      // Run the job on fewer threads.
+    } catch (...) {
+      // Run the job on fewer threads. Helpers may already work at it.
+      slots_[index].is_scheduled.store(false);
     }
   }
 

@@ -98,7 +98,8 @@ class SerialExecutor final : public Executor {
                     const StepTask& task) override;
 };
 
-// Counts the executors that use a pool, and records when the last one left.
+// Counts the executors that use a pool, and records when the last one left. In
+// a forked process, the executors of its parent no longer count.
 class PoolUsers {
  public:
   void Enter();
@@ -113,7 +114,8 @@ class PoolUsers {
   bool WereThreadsJustUsed() const;
 
  private:
-  std::atomic<int> num_users_{0};
+  // The number of users, and in the upper half the process that counted them.
+  std::atomic<std::uint64_t> users_{0};
   // In ticks of std::chrono::steady_clock.
   std::atomic<std::int64_t> last_{0};
 };
@@ -131,7 +133,9 @@ class PoolUsers {
 // spare, and the helper stays as long as that thread is idle.
 class PoolExecutor final : public Executor {
  public:
-  // Passes a closure to the pool, which runs it once at any later time.
+  // Passes a closure to the pool, which runs it once at any later time, or
+  // destroys it. If this throws an exception, the executor does without that
+  // helper for now.
   using Schedule = std::function<void(std::function<void()>)>;
 
   // num_threads: the maximum number of threads, including the calling one;

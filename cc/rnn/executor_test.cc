@@ -1,6 +1,8 @@
 #include "cc/rnn/executor.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +11,7 @@
 #include <future>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -272,6 +275,28 @@ TEST(PoolExecutorTest, NoHelperIfThreadsAreNeededElsewhere) {
   EXPECT_EQ(helped, 0);
 }
 
+// A forked process has only the thread that forked it.
+TEST(PoolUsersTest, ForkedProcessHasNoUsers) {
+  PoolUsers users;
+  users.Enter();
+  users.Enter();
+  const pid_t child = fork();
+  if (child == 0) {
+    users.Enter();
+    const bool has_one_user = users.FairShare(6) == 6;
+    users.Enter();
+    const bool has_two_users = users.FairShare(6) == 3;
+    users.Leave();
+    _exit(has_one_user && has_two_users && users.FairShare(6) == 6 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(users.FairShare(6), 3);
+  users.Leave();
+  EXPECT_EQ(users.FairShare(6), 6);
+}
+
 // Users come and go, and helpers with them.
 TEST(PoolExecutorTest, HelpersComeAndGo) {
   Threads threads;
@@ -285,12 +310,56 @@ TEST(PoolExecutorTest, HelpersComeAndGo) {
   }
 }
 
-// If scheduling fails for lack of memory, the calling thread runs all tasks.
-TEST(PoolExecutorTest, RunsWithoutThePoolIfItHasNoMemory) {
+// If scheduling fails, for example for lack of memory, the calling thread runs
+// all tasks.
+TEST(PoolExecutorTest, RunsWithoutThePoolIfItFails) {
   PoolExecutor executor(
       [](const std::function<void()>&) { throw std::bad_alloc(); }, 4);
   ExpectEachTaskOnce(executor, 10);
   ExpectStepsInOrder(executor, 3, 4);
+  PoolExecutor other(
+      [](const std::function<void()>&) { throw std::runtime_error("closed"); },
+      4);
+  ExpectEachTaskOnce(other, 10);
+  ExpectStepsInOrder(other, 3, 4);
+}
+
+// Other helpers already work when scheduling fails.
+TEST(PoolExecutorTest, HelpersFinishTheirTasksIfThePoolFailsLater) {
+  Threads threads;
+  const auto schedule = threads.Schedule();
+  for (int i = 0; i < 100; ++i) {
+    int scheduled = 0;
+    PoolExecutor executor(
+        [&](std::function<void()> closure) {
+          if (++scheduled > 2) throw std::runtime_error("closed");
+          schedule(std::move(closure));
+        },
+        4);
+    ExpectStepsInOrder(executor, 10, 8);
+  }
+}
+
+// A slot whose helper the pool did not take is open for the next helper.
+void ExpectNewRequestsInEachCall(const PoolExecutor::Schedule& schedule) {
+  int requests = 0;
+  PoolExecutor executor(
+      [&](std::function<void()> closure) {
+        ++requests;
+        schedule(std::move(closure));
+      },
+      4);
+  ExpectEachTaskOnce(executor, 10);
+  const int before = requests;
+  ExpectEachTaskOnce(executor, 10);
+  EXPECT_GE(requests, before + 3);
+}
+
+TEST(PoolExecutorTest, RequestsHelpersAgainIfThePoolTookNone) {
+  ExpectNewRequestsInEachCall(
+      [](const std::function<void()>&) { throw std::bad_alloc(); });
+  ExpectNewRequestsInEachCall(
+      [](const std::function<void()>& closure) { closure(); });
 }
 
 // A call reads what the previous call wrote, on any thread.

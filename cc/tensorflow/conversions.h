@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_TENSORFLOW_CONVERSIONS_H_
 #define TF_RNN_OPS_CC_TENSORFLOW_CONVERSIONS_H_
 
+#include <new>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -20,7 +21,13 @@ absl::Status ToAbslStatus(const Status& status);
 // CatchExceptions for code that TensorFlow calls.
 template <typename Body>
 absl::Status CatchInKernel(std::string_view name, const Body& body) {
-  return ToAbslStatus(CatchExceptions(name, body));
+  const Status status = CatchExceptions(name, body);
+  try {
+    return ToAbslStatus(status);
+  } catch (const std::bad_alloc&) {
+    // Without a message, a status needs no memory.
+    return absl::Status(absl::StatusCode::kResourceExhausted, "");
+  }
 }
 
 tensorflow::DataType ToDataType(ElementType type);

@@ -28,7 +28,7 @@ class Task(NamedTuple):
     process: subprocess.Popen
 
 
-def run(jobs: dict[str, int], awaited: str, timeout: float = 120) -> None:
+def run(jobs: dict[str, int], awaited: str, timeout: float = 600) -> None:
     """Runs this program for each task of a cluster until all tasks of the awaited job have ended, then kills the rest.
 
     Prints the output of each task at the end, one task after the other.

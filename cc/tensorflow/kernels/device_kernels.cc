@@ -1,13 +1,13 @@
 #include "cc/tensorflow/kernels/device_kernels.h"
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op.h"
 #include "cc/ops/signature.h"
+#include "cc/tensorflow/kernels/kernel_factory.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
@@ -17,19 +17,6 @@
 
 namespace tf_rnn_ops {
 namespace {
-
-class CallKernelFactory final
-    : public tensorflow::kernel_factory::OpKernelFactory {
- public:
-  explicit CallKernelFactory(const OpEntry& op) : op_(op) {}
-
-  tensorflow::OpKernel* Create(tensorflow::OpKernelConstruction* ctx) override {
-    return new CallKernel(ctx, op_.make());
-  }
-
- private:
-  const OpEntry& op_;
-};
 
 void RegisterKernel(const std::string& device_type, const std::string& name,
                     const OpEntry& op, int priority) {
@@ -48,8 +35,10 @@ void RegisterKernel(const std::string& device_type, const std::string& name,
       }
     }
   }
-  tensorflow::kernel_factory::OpKernelRegistrar(
-      builder.Build(), name, std::make_unique<CallKernelFactory>(op));
+  RegisterFactory(builder.Build(), name,
+                  [&op](tensorflow::OpKernelConstruction* ctx) {
+                    return new CallKernel(ctx, op.make());
+                  });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "cc/ops/op.h"
 #include "cc/tensorflow/kernels/align_tensor.h"
+#include "cc/tensorflow/kernels/kernel_factory.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -43,11 +44,10 @@ void RegisterAlignTensor(const std::string& device_type) {
     if (is_mask && device_type != tensorflow::DEVICE_CPU) continue;
     tensorflow::KernelDefBuilder builder(kOp);
     builder.Device(device_type.c_str()).TypeConstraint("T", type);
-    tensorflow::kernel_factory::OpKernelRegistrar(
-        builder.Build(), kOp,
-        [](tensorflow::OpKernelConstruction* ctx) -> tensorflow::OpKernel* {
-          return new AlignTensorKernel<DeviceCopier>(ctx);
-        });
+    RegisterFactory(builder.Build(), kOp,
+                    [](tensorflow::OpKernelConstruction* ctx) {
+                      return new AlignTensorKernel<DeviceCopier>(ctx);
+                    });
   }
 }
 

@@ -26,6 +26,7 @@
 #include "cc/ops/signature.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
+#include "cc/tensorflow/kernels/kernel_factory.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
@@ -437,18 +438,6 @@ class AlignTensorOp final : public tensorflow::XlaOpKernel {
   }
 };
 
-class CallOpFactory final : public tensorflow::kernel_factory::OpKernelFactory {
- public:
-  explicit CallOpFactory(const FfiOp& op) : ffi_op_(op) {}
-
-  tensorflow::OpKernel* Create(OpKernelConstruction* ctx) override {
-    return new CallOp(ctx, ffi_op_);
-  }
-
- private:
-  const FfiOp& ffi_op_;
-};
-
 const tensorflow::KernelDef* MakeKernelDef(const std::string& name) {
   return tensorflow::KernelDefBuilder(name.c_str()).Device(kDevice).Build();
 }
@@ -457,8 +446,9 @@ const tensorflow::KernelDef* MakeKernelDef(const std::string& name) {
 // until it first compiles, so this registers the kernel with TensorFlow's
 // registry, too.
 void RegisterKernel(const std::string& name, const FfiOp& op) {
-  tensorflow::kernel_factory::OpKernelRegistrar(
-      MakeKernelDef(name), name, std::make_unique<CallOpFactory>(op));
+  RegisterFactory(MakeKernelDef(name), name, [&op](OpKernelConstruction* ctx) {
+    return new CallOp(ctx, op);
+  });
   // XLA's registry gets the compile-time constants, but no device to make
   // kernels for.
   auto builder = tensorflow::XlaOpRegistrationBuilder::Name(name);
@@ -501,11 +491,9 @@ const bool are_handlers_registered = [] {
   for (const FfiOp& op : TfRnnOps_FfiOps()) {
     RegisterKernel(absl::StrCat(kOurPrefix, op.signature->name), op);
   }
-  tensorflow::kernel_factory::OpKernelRegistrar(
+  RegisterFactory(
       MakeKernelDef(absl::StrCat(kOurPrefix, "AlignTensor")), "AlignTensorOp",
-      [](OpKernelConstruction* ctx) -> tensorflow::OpKernel* {
-        return new AlignTensorOp(ctx);
-      });
+      [](OpKernelConstruction* ctx) { return new AlignTensorOp(ctx); });
   return true;
 }();
 

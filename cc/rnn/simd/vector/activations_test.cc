@@ -144,13 +144,17 @@ float FromBits(std::uint32_t bits) {
   return x;
 }
 
-// The test uses every kStride-th float. A stride of 1 finds errors of at most
-// 1.9992 units from 2^-14 to 128, and 1.498 with AVX-512.
+// From kFirst to kLast, the test uses every kStride-th float. A stride of 1
+// finds errors of at most 1.9992 units there, and 1.498 with AVX-512. The other
+// 92 of 100 floats need few samples: both functions are constant above, and
+// below tanh is x and the logistic function takes a thousand values.
+constexpr float kFirst = 0x1p-14f, kLast = 128;
+constexpr std::uint32_t kOuterStride = 9973;
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 constexpr std::uint32_t kStride = 97;
 #else
-constexpr std::uint32_t kStride = 9973;
+constexpr std::uint32_t kStride = kOuterStride;
 #endif
 
 TEST_P(ActivationsTest, FloatsAreAccurate) {
@@ -158,9 +162,11 @@ TEST_P(ActivationsTest, FloatsAreAccurate) {
   constexpr std::uint32_t kRun = 1 << 14;
   for (std::uint32_t first = 0; first < kInfinity;) {
     std::vector<float> x;
-    for (; x.size() < kRun && first < kInfinity; first += kStride) {
-      x.push_back(FromBits(first));
+    while (x.size() < kRun && first < kInfinity) {
+      const float next = FromBits(first);
+      x.push_back(next);
       x.push_back(FromBits(first | kSign));
+      first += next >= kFirst && next < kLast ? kStride : kOuterStride;
     }
     Check<float>(x, 2);
   }
@@ -276,9 +282,18 @@ TEST_P(ActivationsTest, SameBitsInEveryLane) {
   }
 }
 
+// Those that the functions are compiled for. Higher ones are for products.
+std::vector<InstructionSet> TestedInstructionSets() {
+  std::vector<InstructionSet> sets;
+  for (InstructionSet each : SupportedInstructionSets()) {
+    if (each <= InstructionSet::kAvx512) sets.push_back(each);
+  }
+  return sets;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     InstructionSets, ActivationsTest,
-    testing::ValuesIn(SupportedInstructionSets()),
+    testing::ValuesIn(TestedInstructionSets()),
     [](const testing::TestParamInfo<InstructionSet>& info) {
       return std::string(InstructionSetName(info.param));
     });
