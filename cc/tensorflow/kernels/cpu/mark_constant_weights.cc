@@ -13,6 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cc/ops/call_frame.h"
+#include "cc/rnn/status.h"
+#include "cc/tensorflow/conversions.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
 
@@ -88,6 +90,26 @@ Weights FindWeights(const Node& node,
   return weights;
 }
 
+// Marks a node, or removes its mark.
+void MarkNode(Node* node) {
+  const auto names = NamesOfWeights(node->type_string());
+  if (names.empty()) return;
+  const Weights weights = FindWeights(*node, names);
+  bool is_marked = node->attrs().Find(kConstantWeights) != nullptr;
+  if (is_marked && !weights.are_constants_or_variables) {
+    node->ClearAttr(kConstantWeights);
+    is_marked = false;
+  } else if (!is_marked && weights.are_constants) {
+    node->AddAttr(kConstantWeights, "float32");
+    is_marked = true;
+  }
+  if (is_marked && node->op_def().is_stateful()) {
+    // A session has one kernel for all stateful nodes of a name. In another
+    // run, the weights may be fed.
+    node->set_name(absl::StrCat("_tf_rnn_ops_constant_weights/", node->name()));
+  }
+}
+
 class MarkConstantWeights final : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(
@@ -95,25 +117,10 @@ class MarkConstantWeights final : public tensorflow::GraphOptimizationPass {
     if (options.graph == nullptr || *options.graph == nullptr) {
       return absl::OkStatus();
     }
-    for (Node* node : (*options.graph)->op_nodes()) {
-      const auto names = NamesOfWeights(node->type_string());
-      if (names.empty()) continue;
-      const Weights weights = FindWeights(*node, names);
-      const bool is_marked = node->attrs().Find(kConstantWeights) != nullptr;
-      if (is_marked && !weights.are_constants_or_variables) {
-        node->ClearAttr(kConstantWeights);
-      } else if (!is_marked && weights.are_constants) {
-        node->AddAttr(kConstantWeights, "float32");
-      }
-      if (node->attrs().Find(kConstantWeights) != nullptr &&
-          node->op_def().is_stateful()) {
-        // A session has one kernel for all stateful nodes of a name. In another
-        // run, the weights may be fed.
-        node->set_name(
-            absl::StrCat("_tf_rnn_ops_constant_weights/", node->name()));
-      }
-    }
-    return absl::OkStatus();
+    return CatchInKernel("MarkConstantWeights", [&] {
+      for (Node* node : (*options.graph)->op_nodes()) MarkNode(node);
+      return Status();
+    });
   }
 };
 
