@@ -90,11 +90,12 @@ NetworkKernels<float> GetBFloat16WeightKernels(InstructionSet instruction_set,
 NetworkKernels<float> GetInferenceKernels(InstructionSet instruction_set,
                                           const RnnConfig& config,
                                           WeightFormat format) {
-  // More terms of 127 * 128 could exceed a sum of 32 bits.
+  // More terms of 127 * 128 could exceed a sum of 32 bits. A weight of the
+  // input is two terms.
   constexpr std::int64_t kMostInt8Terms = 132104;
   switch (format) {
     case WeightFormat::kInt8:
-      if (config.largest_fan_in() > kMostInt8Terms ||
+      if (config.largest_fan_in() > kMostInt8Terms / 2 ||
           config.output_size() > kMostInt8Terms) {
         break;
       }

@@ -349,6 +349,43 @@ TEST(NetworkTest, WeightsOfOtherFormatsAreClose) {
   }
 }
 
+// A feature in other units, and its weights, give the same bits.
+TEST(NetworkTest, Int8DoesNotDependOnTheUnitsOfFeatures) {
+  SerialExecutor executor;
+  for (Case k : Cases()) {
+    if (k.config.skip_input) continue;
+    k.dropout = 0;
+    Case other = k;
+    const auto factor = [&](std::size_t i) {
+      const auto feature = static_cast<std::int64_t>(i) % k.config.input_size;
+      return std::ldexp(1.0, static_cast<int>(feature % 5 - 2) * 20);
+    };
+    for (std::size_t i = 0; i < other.input.size(); ++i) {
+      other.input[i] *= factor(i);
+    }
+    const CudnnRnnParamsLayout layout(k.config);
+    for (std::int64_t d = 0; d < k.config.num_directions; ++d) {
+      const ParamsRegion region = layout.InputMatrix(d);
+      for (std::int64_t i = 0; i < region.size(); ++i) {
+        other.params[region.offset + i] /= factor(i);
+      }
+    }
+    for (InstructionSet instruction_set : SupportedInstructionSets()) {
+      SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
+                   Describe(k));
+      const auto kernels =
+          GetInferenceKernels(instruction_set, k.config, WeightFormat::kInt8);
+      const auto forward = [&](Case& c) {
+        return Engine<float>(kernels, c)
+            .Forward(
+                /*is_training=*/false, executor, /*has_constant_weights=*/true,
+                /*packs=*/true);
+      };
+      ExpectForwardIsClose(forward(other), forward(k), /*tolerance=*/0);
+    }
+  }
+}
+
 // Whatever the memory held before: buffers are filled with NaN.
 TYPED_TEST(NetworkTest, ReserveSpaceIsFinite) {
   SerialExecutor executor;

@@ -42,8 +42,11 @@ struct PlainProducts {
   static constexpr bool kAreQuantized = false;
   static constexpr std::int64_t kSpeed = 1;  // relative to float
   static constexpr std::int64_t kWeightBytes = sizeof(P);
+  // The digits of W, and how many products of digits make one with x.
+  static constexpr std::int64_t kInputDigits = 1;
+  static constexpr std::int64_t kInputProducts = 1;
 };
-// What a layer multiplies with: 8-bit integers.
+// What a layer multiplies with: integers, of two digits in W x.
 struct QuantizedProducts {
   using Packed = PackedLayer<float, QuantizedWeightsMemory>;
   template <typename Cell>
@@ -51,6 +54,8 @@ struct QuantizedProducts {
   static constexpr bool kAreQuantized = true;
   static constexpr std::int64_t kSpeed = kQuantizedSpeed;
   static constexpr std::int64_t kWeightBytes = 1;
+  static constexpr std::int64_t kInputDigits = 2;
+  static constexpr std::int64_t kInputProducts = 3;
 };
 
 // Sizes: see cc/rnn/network.h; F = fan_in of the layer, G = gates.
@@ -129,7 +134,7 @@ ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
 
 // Scratch memory for the quantized rows of the left operands.
 struct QuantizedRowsScratch {
-  // [D] QuantizedLeft [StepsAtOnce * B, F]
+  // [D] TwoDigitLeft [StepsAtOnce * B, F]
   std::int8_t* input = nullptr;
   float* input_scales = nullptr;
   // [num_threads] QuantizedLeft [B, O]
@@ -143,7 +148,7 @@ struct QuantizedRowsScratch {
         CheckedInt(config.num_directions) * StepsAtOnce(size) * size.batch;
     const CheckedInt states = CheckedInt(num_threads) * size.batch;
     input = arena.Take<std::int8_t>(
-        rows * QuantizedLeft::Stride(config.largest_fan_in()));
+        rows * TwoDigitLeft::Stride(config.largest_fan_in()));
     input_scales = arena.Take<float>(rows);
     state = arena.Take<std::int8_t>(
         states * QuantizedLeft::Stride(config.output_size()));
@@ -159,8 +164,8 @@ struct LayerForwardScratch {
   using Packed = typename Products::Packed;
 
   Packed packed;  // if not packed before
-  // [D] left operands [StepsAtOnce * B, F]; null if cuDNN's weights are read in
-  // place
+  // [D] left operands [StepsAtOnce * B, F]; null if they are quantized, or if
+  // cuDNN's weights are read in place
   P* input;
   KerasProductScratch<P> products;  // [num_threads], for Keras
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
@@ -179,10 +184,12 @@ struct LayerForwardScratch {
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
     input = arena.Take<P>(
-        directions * Left::Size(plan.reads_in_place && !config.has_keras_weights
-                                    ? CheckedInt(0)
-                                    : rows,
-                                config.largest_fan_in()));
+        directions *
+        Left::Size(Products::kAreQuantized ||
+                           (plan.reads_in_place && !config.has_keras_weights)
+                       ? CheckedInt(0)
+                       : rows,
+                   config.largest_fan_in()));
     const std::int64_t workers =
         plan.reads_in_place && config.has_keras_weights ? num_threads : 0;
     products = {
@@ -321,30 +328,33 @@ class LayerForward {
     return steps_.Rows(scratch_.projected, direction, chunk);
   }
 
+  void PrepareInput(const StepChunk& chunk) const {
+    if (shape_.skips_input) {
+      for (std::int64_t d = 0; d < shape_.directions; ++d) {
+        steps_.AddInput(Bias(d), InputRows(d, chunk), Projected(d, chunk));
+      }
+    } else if constexpr (Products::kAreQuantized) {
+      MultiplyQuantizedInput(chunk);
+    } else {
+      MultiplyInput(chunk);
+    }
+  }
+
   // Prepares both directions at once, so a thread that works on one direction
   // also prepares it.
-  void PrepareInput(const StepChunk& chunk) const {
+  void MultiplyInput(const StepChunk& chunk) const {
     WorkList<PackWork<MatrixView<const P>, Left>> inputs;
     WorkList<MultiplyWork<P>> products;
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      if (shape_.skips_input) {
-        steps_.AddInput(Bias(d), InputRows(d, chunk), Projected(d, chunk));
-        continue;
-      }
       inputs.Add({InputRows(d, chunk), Input(d, chunk)});
-      if constexpr (!Products::kAreQuantized) {
-        if (is_fused_) continue;
-        products.Add({ProductSum<P>(Input(d, chunk),
-                                    weights_.Input(d, 0, steps_.panels())),
-                      Constant(Bias(d)), Projected(d, chunk),
-                      executor_.num_threads()});
-      }
+      if (is_fused_) continue;
+      products.Add({ProductSum<P>(Input(d, chunk),
+                                  weights_.Input(d, 0, steps_.panels())),
+                    Constant(Bias(d)), Projected(d, chunk),
+                    executor_.num_threads()});
     }
     RunTogether(executor_, inputs);
     RunTogether(executor_, products);
-    if constexpr (Products::kAreQuantized) {
-      if (!shape_.skips_input) MultiplyQuantizedInput(chunk);
-    }
   }
 
   // Quantizes the input, and multiplies a panel in each task.
@@ -357,24 +367,25 @@ class LayerForward {
       const std::int64_t d = i / groups;
       const std::int64_t row = i % groups * kTaskRows;
       const std::int64_t count = Min(kTaskRows, rows - row);
-      QuantizeRows(Constant(Input(d, chunk)).Rows(row, count),
-                   QuantizedInput(d, rows).Rows(row, count));
+      QuantizeRows(InputRows(d, chunk).Rows(row, count),
+                   weights_.InputFactors(d), QuantizedInput(d, row, count));
     });
     executor_.ParallelFor(shape_.directions * panels, [&](std::int64_t i) {
       const std::int64_t d = i / panels;
       const std::int64_t panel = i % panels;
       const std::int64_t col = panel * kPanelCols;
-      MultiplyQuantized(QuantizedInput(d, rows), weights_.Input(d, panel, 1),
+      MultiplyQuantized(QuantizedInput(d, 0, rows), weights_.Input(d, panel, 1),
                         Constant(Bias(d)).Block(0, col, 1, kPanelCols),
                         Projected(d, chunk).Cols(col, kPanelCols));
     });
   }
-  QuantizedLeft QuantizedInput(std::int64_t direction,
-                               std::int64_t rows) const {
+  // Rows of the input of a chunk's steps.
+  TwoDigitLeft QuantizedInput(std::int64_t direction, std::int64_t row,
+                              std::int64_t rows) const {
     const std::int64_t first =
-        direction * sweep_.steps_at_once() * shape_.batch;
+        direction * sweep_.steps_at_once() * shape_.batch + row;
     return {
-        scratch_.quantized.input + first * QuantizedLeft::Stride(shape_.fan_in),
+        scratch_.quantized.input + first * TwoDigitLeft::Stride(shape_.fan_in),
         scratch_.quantized.input_scales + first, rows, shape_.fan_in};
   }
   QuantizedLeft QuantizedState(std::int64_t rows, int worker) const {

@@ -1,5 +1,6 @@
 #include "cc/rnn/simd/matmul/product_functions.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -103,29 +104,37 @@ std::unique_ptr<T[]> Array(std::int64_t size) {
   return std::make_unique<T[]>(size + 1);
 }
 
+void Quantize(const MatrixView<const float>& from, const QuantizedLeft& to) {
+  const auto packed =
+      Array<float>(SizeOf<MutableLeftMatrix<float>>(from.rows, from.cols));
+  const MutableLeftMatrix<float> blocks(packed.get(), from.rows, from.cols);
+  Pack(from, blocks);
+  QuantizeRows(blocks, to);
+}
+void Quantize(const MatrixView<const float>& from, const TwoDigitLeft& to) {
+  const auto factors = Array<float>(from.cols);
+  std::fill_n(factors.get(), from.cols, 1.0f);
+  QuantizeRows(from, factors.get(), to);
+}
+
+template <typename Left, typename Right>
 void MultiplyQuantizedMatrices(const ProductSize& size, const float* left,
                                const float* right, const float* initial,
                                float* out) {
   constexpr std::int64_t kCols = QuantizedRight::kCols;
   const std::int64_t cols = CeilDiv(size.cols, kCols) * kCols;
-  const auto packed_left =
-      Array<float>(SizeOf<MutableLeftMatrix<float>>(size.rows, size.depth));
-  const MutableLeftMatrix<float> left_blocks(packed_left.get(), size.rows,
-                                             size.depth);
-  Pack(MatrixView<const float>(left, size.rows, size.depth), left_blocks);
   const auto left_data =
-      Array<std::int8_t>(size.rows * QuantizedLeft::Stride(size.depth));
+      Array<std::int8_t>(size.rows * Left::Stride(size.depth));
   const auto left_scales = Array<float>(size.rows);
-  const QuantizedLeft quantized_left{left_data.get(), left_scales.get(),
-                                     size.rows, size.depth};
-  QuantizeRows(left_blocks, quantized_left);
+  const Left quantized_left{left_data.get(), left_scales.get(), size.rows,
+                            size.depth};
+  Quantize({left, size.rows, size.depth}, quantized_left);
 
-  const auto right_data =
-      Array<std::int8_t>(cols / kCols * QuantizedRight::BlockSize(size.depth));
-  const auto right_scales = Array<float>(cols);
-  const auto right_sums = Array<std::int32_t>(cols);
-  const QuantizedRight quantized_right{right_data.get(), right_scales.get(),
-                                       right_sums.get(), size.depth, cols};
+  const auto right_data = Array<std::int8_t>(cols * Right::ColSize(size.depth));
+  const auto right_scales = Array<float>(cols * Right::kProducts);
+  const auto right_sums = Array<std::int32_t>(cols * Right::kProducts);
+  const Right quantized_right{right_data.get(), right_scales.get(),
+                              right_sums.get(), size.depth, cols};
   for (std::int64_t col = 0; col < cols; ++col) {
     QuantizeColumn(
         [&](std::int64_t k) {
@@ -148,8 +157,9 @@ void MultiplyQuantizedMatrices(const ProductSize& size, const float* left,
 
 }  // namespace
 
-QuantizedProductFunction GetQuantizedProduct() {
-  return &MultiplyQuantizedMatrices;
+QuantizedProductFunction GetQuantizedProduct(int digits) {
+  return digits == 1 ? &MultiplyQuantizedMatrices<QuantizedLeft, QuantizedRight>
+                     : &MultiplyQuantizedMatrices<TwoDigitLeft, TwoDigitRight>;
 }
 
 template <typename P>

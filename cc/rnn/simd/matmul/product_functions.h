@@ -41,7 +41,8 @@ struct ProductFunctions {
   void (*multiply_left_transposed)(const ProductArguments<P>& a);
 };
 
-// out = initial + left * right, all row-major, with quantized factors.
+// out = initial + left * right, all row-major, with quantized factors of 1 or 2
+// digits.
 using QuantizedProductFunction = void (*)(const ProductSize& size,
                                           const float* left, const float* right,
                                           const float* initial, float* out);
@@ -49,38 +50,38 @@ using QuantizedProductFunction = void (*)(const ProductSize& size,
 namespace baseline {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct();
+QuantizedProductFunction GetQuantizedProduct(int digits);
 }  // namespace baseline
 
 namespace avx2 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct();
+QuantizedProductFunction GetQuantizedProduct(int digits);
 }  // namespace avx2
 
 namespace avx512 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct();
+QuantizedProductFunction GetQuantizedProduct(int digits);
 }  // namespace avx512
 
 // For 8-bit integers only.
 namespace avx512_vnni {
-QuantizedProductFunction GetQuantizedProduct();
+QuantizedProductFunction GetQuantizedProduct(int digits);
 }  // namespace avx512_vnni
 
 // The first for bfloat16 only, which the other instruction sets do not support.
 namespace avx512_bf16 {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct();
+QuantizedProductFunction GetQuantizedProduct(int digits);
 }  // namespace avx512_bf16
 
 // The same.
 namespace amx {
 template <typename P>
 ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct();
+QuantizedProductFunction GetQuantizedProduct(int digits);
 }  // namespace amx
 
 }  // namespace tf_rnn_ops::rnn

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <tuple>
@@ -29,22 +32,23 @@ ProductFunctions<P> Functions(InstructionSet instruction_set) {
   }
 }
 
-QuantizedProductFunction QuantizedProduct(InstructionSet instruction_set) {
+QuantizedProductFunction QuantizedProduct(InstructionSet instruction_set,
+                                          int digits) {
   switch (instruction_set) {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
     case InstructionSet::kAmx:
-      return amx::GetQuantizedProduct();
+      return amx::GetQuantizedProduct(digits);
     case InstructionSet::kAvx512Bf16:
-      return avx512_bf16::GetQuantizedProduct();
+      return avx512_bf16::GetQuantizedProduct(digits);
     case InstructionSet::kAvx512Vnni:
-      return avx512_vnni::GetQuantizedProduct();
+      return avx512_vnni::GetQuantizedProduct(digits);
     case InstructionSet::kAvx512:
-      return avx512::GetQuantizedProduct();
+      return avx512::GetQuantizedProduct(digits);
     case InstructionSet::kAvx2:
-      return avx2::GetQuantizedProduct();
+      return avx2::GetQuantizedProduct(digits);
 #endif
     default:
-      return baseline::GetQuantizedProduct();
+      return baseline::GetQuantizedProduct(digits);
   }
 }
 
@@ -174,32 +178,176 @@ TEST_P(ProductTest, EqualsThePlainLoop) {
   CheckProducts(Functions<double>(instruction_set), size);
 }
 
+// Row-major arguments of a quantized product.
+struct QuantizedCase {
+  explicit QuantizedCase(const ProductSize& size)
+      : size(size),
+        left(IntegerMatrix(size.rows, size.depth, 1).As<float>()),
+        right(IntegerMatrix(size.depth, size.cols, 2).As<float>()),
+        initial(IntegerMatrix(size.rows, size.cols, 3).As<float>()) {}
+
+  std::vector<float> Multiply(InstructionSet instruction_set,
+                              int digits) const {
+    std::vector<float> out(size.rows * size.cols, 77);
+    QuantizedProduct(instruction_set, digits)(size, left.data(), right.data(),
+                                              initial.data(), out.data());
+    return out;
+  }
+  // Calls check(i, j, sum) with the sums of function(left, right) over all
+  // terms of element [i, j].
+  template <typename Function, typename Check>
+  void ForEachSum(const Function& function, const Check& check) const {
+    for (std::int64_t i = 0; i < size.rows; ++i) {
+      for (std::int64_t j = 0; j < size.cols; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < size.depth; ++k) {
+          sum += function(left[i * size.depth + k], right[k * size.cols + j]);
+        }
+        check(i, j, sum);
+      }
+    }
+  }
+
+  ProductSize size;
+  std::vector<float> left;
+  std::vector<float> right;
+  std::vector<float> initial;
+};
+
+double Product(double x, double y) { return x * y; }
+
 // Each row of the left factor and each column of the right one has an element
 // of magnitude 127, so that quantization changes nothing.
 TEST_P(ProductTest, OfIntegersEqualsThePlainLoop) {
   const auto& [instruction_set, size] = GetParam();
   const auto [rows, depth, cols] = size;
-  auto left = IntegerMatrix(rows, depth, 1).As<float>();
-  auto right = IntegerMatrix(depth, cols, 2).As<float>();
-  const auto initial = IntegerMatrix(rows, cols, 3).As<float>();
+  QuantizedCase k(size);
   for (std::int64_t i = 0; i < rows && depth > 0; ++i) {
-    left[i * depth + i % depth] = i % 2 == 0 ? 127 : -127;
+    k.left[i * depth + i % depth] = i % 2 == 0 ? 127 : -127;
   }
   for (std::int64_t j = 0; j < cols && depth > 0; ++j) {
-    right[j % depth * cols + j] = j % 3 == 0 ? -127 : 127;
+    k.right[j % depth * cols + j] = j % 3 == 0 ? -127 : 127;
   }
-  std::vector<float> expected = initial;
+  const std::vector<float> out = k.Multiply(instruction_set, /*digits=*/1);
+  k.ForEachSum(Product, [&](std::int64_t i, std::int64_t j, double sum) {
+    EXPECT_EQ(out[i * cols + j], k.initial[i * cols + j] + sum);
+  });
+}
+
+// The same with magnitudes of 127 * 128 + 63. The products of the lower digits
+// are left out.
+TEST_P(ProductTest, OfIntegersOfTwoDigitsIsThatOfTheHigherDigits) {
+  const auto& [instruction_set, size] = GetParam();
+  const auto [rows, depth, cols] = size;
+  constexpr int kMost = 127 * 128 + 63;
+  QuantizedCase k(size);
+  std::mt19937 generator(4);
+  const auto draw = [&](float& x) {
+    x = static_cast<float>(static_cast<int>(generator() % (2 * kMost + 1)) -
+                           kMost);
+  };
+  for (float& x : k.left) draw(x);
+  for (float& x : k.right) draw(x);
+  for (std::int64_t i = 0; i < rows && depth > 0; ++i) {
+    k.left[i * depth + i % depth] = i % 2 == 0 ? kMost : -kMost;
+  }
+  for (std::int64_t j = 0; j < cols && depth > 0; ++j) {
+    k.right[j % depth * cols + j] = j % 3 == 0 ? -kMost : kMost;
+  }
+  const std::vector<float> out = k.Multiply(instruction_set, /*digits=*/2);
+  const auto product = [](double x, double y) {
+    const auto lower = [](double z) {
+      return z - 128 * std::floor((z + 64) / 128);
+    };
+    return x * y - lower(x) * lower(y);
+  };
+  k.ForEachSum(product, [&](std::int64_t i, std::int64_t j, double sum) {
+    // Two sums are rounded to 24 bits, and their sum.
+    EXPECT_NEAR(out[i * cols + j], k.initial[i * cols + j] + sum,
+                2e-7 * static_cast<double>(depth) * kMost * kMost);
+  });
+}
+
+// Of real numbers, the error is what rounding of both factors can change, and
+// the product of the lower digits.
+TEST_P(ProductTest, OfTwoDigitsIsClose) {
+  const auto& [instruction_set, size] = GetParam();
+  const auto [rows, depth, cols] = size;
+  QuantizedCase k(size);
+  std::mt19937 generator(5);
+  std::normal_distribution<float> normal;
+  for (float& x : k.left) x = normal(generator);
+  for (float& x : k.right) x = normal(generator) / 1000;
+  // Zeros, and magnitudes for which the scale is far from 1.
+  for (std::int64_t i = 0; i < depth; ++i) {
+    k.left[i] *= 0;
+    k.left[(rows - 1) * depth + i] *= 1e20f;
+  }
+  const std::vector<float> out = k.Multiply(instruction_set, /*digits=*/2);
+  std::vector<double> left_steps(rows), right_steps(cols);
+  const auto step = [](double& most, float x) {
+    most = std::fmax(most, std::fabs(x) / 16319);
+  };
+  for (std::int64_t i = 0; i < rows * depth; ++i) {
+    step(left_steps[i / depth], k.left[i]);
+  }
+  for (std::int64_t i = 0; i < depth * cols; ++i) {
+    step(right_steps[i % cols], k.right[i]);
+  }
+  std::vector<double> most(rows * cols);
+  k.ForEachSum([](double x, double y) { return std::fabs(x * y); },
+               [&](std::int64_t i, std::int64_t j, double sum) {
+                 most[i * cols + j] = sum;
+               });
+  k.ForEachSum(Product, [&](std::int64_t i, std::int64_t j, double sum) {
+    const double terms = static_cast<double>(depth);
+    const double steps = left_steps[i] * right_steps[j];
+    // |x| and |y| are up to 16319 steps.
+    const double error = terms * (16319 + 0.25 + 4096) * steps;
+    const double expected = k.initial[i * cols + j] + sum;
+    EXPECT_NEAR(out[i * cols + j], expected,
+                error + 1e-6 * (std::fabs(expected) + most[i * cols + j]));
+  });
+}
+
+// Elements that are not finite.
+TEST_P(ProductTest, OfTwoDigitsSaturates) {
+  const auto& [instruction_set, size] = GetParam();
+  const auto [rows, depth, cols] = size;
+  if (rows < 3 || depth == 0) return;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  QuantizedCase k(size);
+  const std::vector<float> expected = k.Multiply(instruction_set, 2);
+  k.left[0] = kInfinity;
+  k.left[depth] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> out = k.Multiply(instruction_set, 2);
+  for (std::int64_t j = 0; j < cols; ++j) {
+    // The others in row 0 are small next to the infinity.
+    const float factor = k.right[j];
+    EXPECT_TRUE(std::isfinite(out[j]));
+    EXPECT_TRUE(factor == 0 || out[j] / factor > 1e29f);
+    EXPECT_TRUE(std::isnan(out[cols + j]));
+    EXPECT_EQ(out[2 * cols + j], expected[2 * cols + j]);
+  }
+}
+
+// The bits do not depend on the number of rows, for which AMX has a least.
+TEST_P(ProductTest, OfTwoDigitsOfEachRowIsThatOfAllRows) {
+  const auto& [instruction_set, size] = GetParam();
+  const auto [rows, depth, cols] = size;
+  const QuantizedCase k(size);
+  const std::vector<float> expected = k.Multiply(instruction_set, 2);
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < cols; ++j) {
-      for (std::int64_t k = 0; k < depth; ++k) {
-        expected[i * cols + j] += left[i * depth + k] * right[k * cols + j];
-      }
-    }
+    QuantizedCase row(k);
+    row.size.rows = 1;
+    row.left.assign(k.left.begin() + i * depth,
+                    k.left.begin() + (i + 1) * depth);
+    row.initial.assign(k.initial.begin() + i * cols,
+                       k.initial.begin() + (i + 1) * cols);
+    const std::vector<float> out = row.Multiply(instruction_set, 2);
+    EXPECT_TRUE(
+        std::equal(out.begin(), out.end(), expected.begin() + i * cols));
   }
-  std::vector<float> out(rows * cols, 77);
-  QuantizedProduct(instruction_set)(size, left.data(), right.data(),
-                                    initial.data(), out.data());
-  EXPECT_EQ(out, expected);
 }
 
 std::string Name(const testing::TestParamInfo<ProductTest::ParamType>& info) {

@@ -1,4 +1,4 @@
-// Products of matrices of 8-bit integers, on one thread. Sums are exact.
+// Products of matrices of integers, on one thread. Sums are exact.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_QUANTIZED_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_QUANTIZED_PRODUCT_H_
@@ -181,8 +181,8 @@ inline void MultiplyQuantizedVectors(const QuantizedLeft& left,
       const QuantizedRight block =
           right.Cols(col, width * QuantizedRight::kCols);
       kTable[tiles.rows(i) - 1][width - 1](
-          {left.Row(row), left.stride(), left.scales + row, block.data,
-           QuantizedRight::BlockSize(right.depth), block.scales, block.sums,
+          {left.Row(row), left.stride, left.scales + row, block.data,
+           block.stride, block.scales, block.sums,
            CeilDiv(left.depth, kQuantizedTerms),
            initial.data == nullptr ? nullptr : initial.At(row, col),
            initial.stride, out.At(row, col), out.stride});
@@ -231,7 +231,7 @@ inline void AddQuantizedTiles(const QuantizedLeft& left,
   for (std::int64_t k = kTerms; k <= terms; k += kTerms) {
     _tile_loadd(3, right, 2 * kHalf);
     _tile_loadd(4, right + kHalf, 2 * kHalf);
-    _tile_loadd(2, row, left.stride());
+    _tile_loadd(2, row, left.stride);
     _tile_dpbusd(0, 2, 3);
     _tile_dpbusd(1, 2, 4);
     row += kTerms * kQuantizedTerms;
@@ -240,7 +240,7 @@ inline void AddQuantizedTiles(const QuantizedLeft& left,
   if (terms % kTerms > 0) {
     _tile_loadd(6, right, 2 * kHalf);
     _tile_loadd(7, right + kHalf, 2 * kHalf);
-    _tile_loadd(5, row, left.stride());
+    _tile_loadd(5, row, left.stride);
     _tile_dpbusd(0, 5, 6);
     _tile_dpbusd(1, 5, 7);
   }
@@ -309,6 +309,15 @@ inline void MultiplyQuantized(const QuantizedLeft& left,
   }
 #endif
   MultiplyQuantizedVectors(left, right, initial, out);
+}
+
+// The same for numbers of two digits.
+inline void MultiplyQuantized(const TwoDigitLeft& left,
+                              const TwoDigitRight& right,
+                              const MatrixView<const float>& initial,
+                              const MatrixView<float>& out) {
+  MultiplyQuantized(left.high, right.high, initial, out);
+  MultiplyQuantized(left.cross, right.cross, Constant(out), out);
 }
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

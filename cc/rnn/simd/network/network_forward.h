@@ -73,20 +73,23 @@ class ForwardPass {
 
   // The estimated time on one thread if the weights are packed, without cells.
   static double MicrosecondsIfPacked(const NetworkForward<T>& a) {
-    double weights = 0;
+    const double cols = static_cast<double>(a.config.num_directions) *
+                        static_cast<double>(a.config.num_gates()) *
+                        static_cast<double>(a.config.num_units);
+    double products = 0;
+    double bytes = 0;
     for (std::int64_t i = 0; i < a.config.num_layers; ++i) {
-      weights += static_cast<double>(a.config.num_directions) *
-                 static_cast<double>(a.config.num_gates()) *
-                 static_cast<double>(a.config.num_units) *
-                 (static_cast<double>(a.config.fan_in(i)) +
-                  static_cast<double>(a.config.output_size()));
+      const double fan_in = static_cast<double>(a.config.fan_in(i));
+      const double states = static_cast<double>(a.config.output_size());
+      products += cols * (fan_in * Products::kInputProducts + states);
+      bytes += cols * (fan_in * Products::kInputDigits + states) *
+               Products::kWeightBytes;
     }
-    const double bytes = weights * Products::kWeightBytes;
     // Per microsecond. A second-level cache may hold the weights.
     constexpr double kWork = 1e5 * Products::kSpeed;  // multiply-adds
     const double bytes_read = bytes < kSecondLevelBytes ? 2e5 : 5e4;
     return static_cast<double>(a.size.time) *
-           (static_cast<double>(a.size.batch) * weights / kWork +
+           (static_cast<double>(a.size.batch) * products / kWork +
             bytes / bytes_read);
   }
 
