@@ -736,6 +736,9 @@ TEST(NetworkEmptyTest, TakesNoTimeAndNoMemory) {
     backward_grad.size = each.size;
     EXPECT_EQ(kernels.backward_grad_workspace(backward_grad, 2), 0);
     kernels.backward_grad(backward_grad, executor);
+    EXPECT_EQ(kernels.packed_weights_bytes(each.config), 0);
+    forward.packed_weights = &forward;  // only whether it is null matters
+    kernels.forward(forward, executor);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
+#include "cc/rnn/checked_math.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
@@ -76,15 +77,16 @@ class ForwardPass {
     const double cols = static_cast<double>(a.config.num_directions) *
                         static_cast<double>(a.config.num_gates()) *
                         static_cast<double>(a.config.num_units);
-    double products = 0;
-    double bytes = 0;
-    for (std::int64_t i = 0; i < a.config.num_layers; ++i) {
-      const double fan_in = static_cast<double>(a.config.fan_in(i));
-      const double states = static_cast<double>(a.config.output_size());
-      products += cols * (fan_in * Products::kInputProducts + states);
-      bytes += cols * (fan_in * Products::kInputDigits + states) *
-               Products::kWeightBytes;
-    }
+    const double states = static_cast<double>(a.config.output_size());
+    // Layers above the first are alike.
+    const double inner = static_cast<double>(a.config.num_layers - 1);
+    const double fan_in = static_cast<double>(a.config.fan_in(0)) +
+                          inner * static_cast<double>(a.config.fan_in(1));
+    const double products =
+        cols * (fan_in * Products::kInputProducts + (inner + 1) * states);
+    const double bytes =
+        cols * (fan_in * Products::kInputDigits + (inner + 1) * states) *
+        Products::kWeightBytes;
     // Per microsecond. A second-level cache may hold the weights.
     constexpr double kWork = 1e5 * Products::kSpeed;  // multiply-adds
     const double bytes_read = bytes < kSecondLevelBytes ? 2e5 : 5e4;
@@ -325,11 +327,17 @@ class WeightPackingPass {
   }
 
   static std::int64_t Bytes(const RnnConfig& config) {
-    Arena packed_weights(nullptr);
-    for (std::int64_t i = 0; i < config.num_layers; ++i) {
-      Packed(config, i, packed_weights);
-    }
-    return packed_weights.used();
+    const auto bytes_of = [&config](std::int64_t layer) {
+      Arena packed_weights(nullptr);
+      Packed(config, layer, packed_weights);
+      return packed_weights.used();
+    };
+    // Layers above the first are alike.
+    const std::int64_t first = bytes_of(0);
+    const std::int64_t inner = config.num_layers > 1 ? bytes_of(1) : 0;
+    const CheckedInt sum =
+        CheckedInt(config.num_layers - 1) * inner + CheckedInt(first);
+    return first < 0 || inner < 0 || !sum.valid() ? -1 : sum.value();
   }
 
  private:
