@@ -476,3 +476,50 @@ def test_the_attribute_of_an_op():
     message = 'must be "float32", "bfloat16" or "int8", but is "int3"'
     with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
         tf.graph_util.import_graph_def(definition, return_elements=["rnn:0"])
+
+
+@pytest.mark.parametrize("cell", [keras.layers.LSTMCell, keras.layers.GRUCell])
+def test_freezing_a_cell_in_a_loop_needs_a_batch_of_one(cell):
+    class Loop(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.cell = cell(UNITS)
+
+        def call(self, x):
+            h, states = (
+                None,
+                self.cell.get_initial_state(batch_size=tf.shape(x)[0] if x.shape[0] is None else x.shape[0]),
+            )
+            for step in tf.unstack(x, TIME, axis=1):
+                h, states = self.cell(step, states)
+            return h
+
+    for batch in (None, 1):
+        inputs = keras.Input(batch_shape=[batch, TIME, FEATURES])
+        model = keras.Model(inputs, Loop()(inputs))
+        if batch is None:
+            with pytest.raises(ValueError, match=r"(?s)with is_training=False, but does not:.*cell.*static batch of 1"):
+                freeze(model)
+        else:
+            check(freeze(model)(tf.constant(X[:1])), model(X[:1]))
+
+
+def test_freezing_a_model_without_the_op_explains_its_layers():
+    model = keras.Sequential([keras.Input([TIME, FEATURES]), keras.layers.LSTM(4, activation="elu", name="elu")])
+    with pytest.raises(ValueError, match=r"(?s)but does not:\n.*elu +LSTM +Keras +Keras +1\n1\. activation='elu': "):
+        freeze(model)
+
+
+def test_freezing_a_model_of_keras_2():
+    tf_keras = pytest.importorskip("tf_keras")
+    model = tf_keras.Sequential([tf_keras.Input([TIME, FEATURES]), tf_keras.layers.LSTM(4)])
+    with pytest.raises(TypeError, match=r"is a model of Keras 2 \(tf_keras\), .*: pass a model of Keras 3"):
+        freeze(model)
+
+
+def test_freezing_does_not_warn_of_tables(caplog):
+    """Keras adds None to a collection of the graph. It stays there for the process."""
+    keras.layers.StringLookup(vocabulary=["a"])
+    assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
+    freeze(make_model())
+    assert not caplog.records

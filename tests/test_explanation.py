@@ -89,8 +89,8 @@ inner/gru             GRU        op         loop
 inner/simple          SimpleRNN  op         Keras     4
 1. activation='elu': set activation='tanh' or 'relu'
 2. the layer stacks several cells: use one layer per cell
-3. the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it to \
-keras.layers.RNN to run all steps at once
+3. the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static batch of 1; \
+pass it to keras.layers.RNN to run all steps at once
 4. recurrent_dropout=0.2 in training: set recurrent_dropout=0
 """
 

@@ -67,14 +67,15 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
     Args:
       function: a Keras model with known inputs, which runs with `training=False` on the op as with
         `tf_rnn_ops.accelerate_keras`; or a concrete function, such as a signature of a loaded SavedModel, with any of
-        `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`.
+        `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`. A cell that
+        the model or function calls one step at a time runs on the op only with a static batch of 1.
       weights: the format of the packed weights: "float32", "bfloat16" or "int8".
 
     Returns:
       A concrete function with the arguments and results of `function`; of a model, with its inputs as one argument.
 
     Raises:
-      TypeError: if `function` is neither of them.
+      TypeError: if `function` is neither of them, for example a model of Keras 2.
       ValueError: if `weights` is another format, if the model has no known inputs, or if the function contains none of
         these ops with `is_training=False`.
       RuntimeError: if this version of TensorFlow cannot freeze functions.
@@ -86,9 +87,17 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
       TensorShape([2, 4])
     """
     check_format("weights", weights)
-    if isinstance(function, keras.Model):
-        function = _inference_function(function)
+    model = function if isinstance(function, keras.Model) else None
+    if model is not None:
+        function = _inference_function(model)
     if not isinstance(function, tf.types.experimental.ConcreteFunction):
+        from tf_rnn_ops.layers import _keras_code  # which imports this module
+
+        if isinstance(function, _keras_code.of_keras_2("Layer")):
+            raise TypeError(
+                "function is a model of Keras 2 (tf_keras), whose layers do not run on the op: pass a model of Keras "
+                "3, or a concrete function with one of the ops"
+            )
         raise TypeError(
             "function must be a Keras model or a concrete function, such as "
             f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
@@ -97,15 +106,16 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
         raise RuntimeError(
             f"freeze cannot freeze functions of TensorFlow {tf.__version__}, which lacks what tf_rnn_ops uses for it."
         )
+    # A lookup table of Keras leaves None in this collection of all graphs, of which TensorFlow would warn.
+    initializers = function.graph.get_collection_ref(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
+    initializers[:] = [each for each in initializers if each is not None]
     frozen, graph = _private_names.FREEZING.convert_variables_to_constants_v2_as_graph(
         function, lower_control_flow=False
     )
     _rename_functions(graph)
     if not sum(_mark_node(node, weights) for node in _nodes(graph)):
-        raise ValueError(
-            f"function must contain one of {', '.join(sorted(_OPS))} with is_training=False, but does not: accelerate "
-            "Keras when you make it, or see tf_rnn_ops.explain for why a layer does not run on the op"
-        )
+        names = ", ".join(sorted(_OPS))
+        raise ValueError(f"function must contain one of {names} with is_training=False, but does not:{_why_not(model)}")
     return _imported(graph, frozen, function)
 
 
@@ -124,6 +134,23 @@ def _inference_function(model: keras.Model) -> Any:
     specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
     with accelerate_keras(), freezing():
         return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
+
+
+def _why_not(model: keras.Model | None) -> str:
+    """Returns why a function does not contain the op.
+
+    Args:
+      model: the model that it calls, or None for a function of a user.
+    """
+    if model is None:
+        return (
+            " call accelerate_keras before you trace it, with a static batch of 1 if it calls a cell one step at a "
+            "time; tf_rnn_ops.explain(model) shows why a layer does not run on the op"
+        )
+    from tf_rnn_ops import _acceleration, _explanation  # which import this module
+
+    with _acceleration.accelerate_keras():
+        return f"\n{_explanation.explanation_of(model)}"
 
 
 def _nodes(graph: Any) -> Iterator[Any]:

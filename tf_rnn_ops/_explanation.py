@@ -1,14 +1,13 @@
 """Reports which recurrent layers of a model run on the op or in the faster loop, and why others fall back to Keras."""
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 
 from tf_rnn_ops import _acceleration, _private_names
-from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, SimpleRNN, _inner_loop
+from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, SimpleRNN, _inner_loop, _keras_code
 from tf_rnn_ops.layers._block_cell import BlockCell
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
@@ -17,8 +16,8 @@ _OUR_LAYERS = (GRU, LSTM, SimpleRNN)
 _ALWAYS_ON_OP = (CudnnRNN, BlockCell)
 _NOT_ACCELERATED = "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
 _OF_STEPS = (
-    "the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it "
-    "to keras.layers.RNN to run all steps at once"
+    "the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static batch of 1; "
+    "pass it to keras.layers.RNN to run all steps at once"
 )
 
 
@@ -101,19 +100,24 @@ def explain(model: keras.layers.Layer) -> Explanation:
       >>> [each.training for each in explanation]
       ['op', 'Keras']
     """
-    if not isinstance(model, (keras.layers.Layer, *_keras_2_layers("Layer"))):
+    if not isinstance(model, (keras.layers.Layer, *_keras_code.of_keras_2("Layer"))):
         raise TypeError(f"model must be a Keras model or layer, but is of type {type(model).__name__}")
-    of_model = _reasons_of_model(model)
-    found = {id(layer): (name, layer) for name, layer in reversed(list(_recurrent_layers(model)))}
-    explanation = Explanation(_explain_layer(name, layer, of_model) for name, layer in reversed(found.values()))
+    explanation = explanation_of(model)
     print(explanation)
     return explanation
+
+
+def explanation_of(model: Any) -> Explanation:
+    """Returns how the recurrent layers of a model run."""
+    of_model = _reasons_of_model(model)
+    found = {id(layer): (name, layer) for name, layer in reversed(list(_recurrent_layers(model)))}
+    return Explanation(_explain_layer(name, layer, of_model) for name, layer in reversed(found.values()))
 
 
 def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yields (name, layer) of the recurrent layers and cells in a layer or model, including itself."""
     parent = layer
-    if _inner_loop.is_recurrent(layer) or isinstance(layer, _keras_2_layers("RNN")):
+    if _inner_loop.is_recurrent(layer) or isinstance(layer, _keras_code.of_keras_2("RNN")):
         yield "/".join(path) or layer.name, layer
         parent = layer.cell  # which may call other cells
         if not isinstance(parent, keras.layers.Layer):
@@ -170,9 +174,3 @@ def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     if not _acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
         yield _NOT_ACCELERATED
     yield from _inner_loop.reasons_of_layer(layer, training)
-
-
-def _keras_2_layers(name: str) -> tuple[type, ...]:
-    """Returns a tuple of the class of this name in `tf_keras.layers`, empty if tf_keras is not imported."""
-    tf_keras = sys.modules.get("tf_keras")
-    return () if tf_keras is None else (getattr(tf_keras.layers, name),)
