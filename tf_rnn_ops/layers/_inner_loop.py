@@ -28,7 +28,7 @@ _lock = threading.Lock()  # guards the logged reasons of layers
 _supported: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
-_CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
+CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _OF_BLOCK_CELLS = {
     cell: f"the cell is a {cell.__name__}: the loop of Keras runs, and each step is the op {cell.__name__}"
     for cell in (GRUBlockCell, LSTMBlockCell)
@@ -89,7 +89,7 @@ def run(
 
 def is_recurrent(layer: Any) -> bool:
     """Returns whether a layer is an `RNN` with any cell, but not a `ConvLSTM`."""
-    return isinstance(layer, keras.layers.RNN) and not isinstance(layer, _CONVOLUTIONAL)
+    return isinstance(layer, keras.layers.RNN) and not isinstance(layer, CONVOLUTIONAL)
 
 
 def is_compiled_by_xla() -> bool:
