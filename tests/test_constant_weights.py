@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import warnings
 
 import keras
 import numpy as np
@@ -515,6 +516,9 @@ def test_freezing_a_model_of_keras_2():
     model = tf_keras.Sequential([tf_keras.Input([TIME, FEATURES]), tf_keras.layers.LSTM(4)])
     with pytest.raises(TypeError, match=r"is a model of Keras 2 \(tf_keras\), .*: pass a model of Keras 3"):
         freeze(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that of accelerate_keras would be about another model
+        freeze(make_model())
 
 
 def test_freezing_does_not_warn_of_tables(caplog):

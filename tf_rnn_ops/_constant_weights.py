@@ -121,7 +121,7 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
 
 def _inference_function(model: keras.Model) -> Any:
     """Returns a concrete function that calls a model in inference."""
-    from tf_rnn_ops._acceleration import accelerate_keras  # which imports this module
+    from tf_rnn_ops import _acceleration  # which imports this module
     from tf_rnn_ops.layers._exports import freezing
 
     inputs = getattr(model, "inputs", None) if model.built else None
@@ -132,7 +132,7 @@ def _inference_function(model: keras.Model) -> Any:
         )
     structure = getattr(model, _private_names.INPUTS_STRUCT, inputs[0] if len(inputs) == 1 else inputs)
     specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
-    with accelerate_keras(), freezing():
+    with _acceleration.start(), freezing():
         return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
 
 
@@ -149,7 +149,7 @@ def _why_not(model: keras.Model | None) -> str:
         )
     from tf_rnn_ops import _acceleration, _explanation  # which import this module
 
-    with _acceleration.accelerate_keras():
+    with _acceleration.start():
         return f"\n{_explanation.explanation_of(model)}"
 
 
