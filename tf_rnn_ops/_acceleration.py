@@ -102,7 +102,7 @@ def accelerate_keras(
         in inference, in the format "float32", "bfloat16" or "int8" (see `tf_rnn_ops.freeze`). The weights stay
         variables. If a program assigns to them, they are packed again; it must not change their memory in other ways,
         for example through DLPack. Training uses the variables themselves. With None, exported models pack weights in
-        each call. Also applies to the `CudnnRNN` layers.
+        each call, as layers with mixed precision always do, which is logged. Also applies to the `CudnnRNN` layers.
 
     Returns:
       An `Acceleration`, which ends when its method `restore()` is called or its `with` block exits. If you call
@@ -280,7 +280,7 @@ class _Switch:
         was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
         _exports.keep_op = not all(each._portable_exports for each in self._accelerations)
         formats = [each._export_weights for each in self._accelerations if each._export_weights is not None]
-        _exports.weights = formats[-1] if formats else None
+        _exports.set_weights(formats[-1] if formats else None)
         if self.strict and not was_strict:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()
