@@ -1,5 +1,6 @@
 """Tests of weights that are packed once for all calls: frozen functions, exports, and the three formats."""
 
+import functools
 import gc
 import threading
 import warnings
@@ -555,3 +556,42 @@ def test_an_export_with_mixed_precision_logs_that_it_packs_nothing(tmp_path, cap
     serve = freeze(model)
     serve(tf.constant(X))
     assert packed_weights_bytes() > 0
+
+
+@pytest.mark.parametrize("implementation", [1, 2])
+def test_freezing_layers_with_dropout(implementation):
+    """Keras draws seeds in inference too."""
+    make = functools.partial(keras.layers.LSTM, UNITS, dropout=0.5, implementation=implementation)
+    model = keras.Sequential([keras.Input([None, FEATURES]), make(return_sequences=True), make(recurrent_dropout=0.5)])
+    expected, serve = model(X), freeze(model)
+    del model
+    gc.collect()
+    check(serve(tf.constant(X)), expected)
+    assert packed_weights_bytes() > 0
+
+
+def test_freezing_keeps_states_as_variables():
+    """Also those that a function assigns in a loop or a call."""
+    model = keras.Sequential([keras.Input(batch_shape=X.shape), keras.layers.GRU(UNITS, stateful=True)])
+    count, scale = tf.Variable(0), tf.Variable(2.0)
+
+    @tf.function
+    def step():
+        count.assign_add(1)
+
+    @tf.function
+    def infer(x):
+        for _ in tf.range(3):
+            step()
+        return scale * model(x), count + 0
+
+    with accelerate_keras():
+        function = infer.get_concrete_function(tf.constant(X))
+    serve = freeze(function)
+    scale.assign(0)
+    expected = [2 * model(X), 2 * model(X)]
+    model.reset_states() if hasattr(model, "reset_states") else model.layers[0].reset_states()
+    for i, each in enumerate(expected):
+        actual, counted = serve(tf.constant(X))
+        check(actual, each)
+        assert counted == 3 * (i + 1)

@@ -7,7 +7,7 @@ variable. The op library itself sets the attribute for weights that are constant
 
 import ctypes
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -18,6 +18,8 @@ from tf_rnn_ops import _library, _private_names
 _ATTRIBUTE = "_tf_rnn_ops_constant_weights"
 _FORMATS = ("float32", "bfloat16", "int8")
 _OPS = frozenset(["CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "KerasRNN", "StatelessCudnnRNN"])
+# The ops that read a variable.
+_READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"])
 
 
 def check_format(argument: str, weights: Any) -> None:
@@ -48,7 +50,8 @@ def packed_weights_bytes() -> int:
 def freeze(function: Any, *, weights: str = "float32") -> Any:
     """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
 
-    Later changes to the variables have no effect on it. It is faster than `function`, above all for few sequences, and
+    Later changes to the variables have no effect on it. Those that the function assigns, such as the states of stateful
+    layers and of random seeds, stay variables. It is faster than `function`, above all for few sequences, and
     with "bfloat16" or "int8" faster again. How much results then differ is in docs/guides/serving.md.
 
     `weights` is what recurrent ops of type float32 multiply, on CPUs:
@@ -109,9 +112,15 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
     # A lookup table of Keras leaves None in this collection of all graphs, of which TensorFlow would warn.
     initializers = function.graph.get_collection_ref(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
     initializers[:] = [each for each in initializers if each is not None]
-    frozen, graph = _private_names.FREEZING.convert_variables_to_constants_v2_as_graph(
-        function, lower_control_flow=False
-    )
+    variables = function.graph.variables
+    # TensorFlow makes constants of those in this list.
+    function.graph.variables = _unassigned(function)
+    try:
+        frozen, graph = _private_names.FREEZING.convert_variables_to_constants_v2_as_graph(
+            function, lower_control_flow=False
+        )
+    finally:
+        function.graph.variables = variables
     _rename_functions(graph)
     if not sum(_mark_node(node, weights) for node in _nodes(graph)):
         names = ", ".join(sorted(_OPS))
@@ -151,6 +160,38 @@ def _why_not(model: keras.Model | None) -> str:
 
     with _acceleration.start():
         return f"\n{_explanation.explanation_of(model)}"
+
+
+def _unassigned(function: Any) -> list[tf.Variable]:
+    """Returns the variables of a concrete function that it only reads."""
+    graph = function.graph.as_graph_def()
+    functions = {each.signature.name: each for each in graph.library.function}
+    captured = function.captured_inputs
+    placeholders = function.inputs[len(function.inputs) - len(captured) :]
+    assigned = {
+        id(handle)
+        for handle, each in zip(captured, placeholders, strict=True)
+        if each.dtype == tf.resource and _is_assigned(each.op.name, graph.node, functions)
+    }
+    return [each for each in function.graph.variables if id(each.handle) not in assigned]
+
+
+def _is_assigned(handle: str, nodes: Iterable[Any], functions: Mapping[str, Any]) -> bool:
+    """Returns whether nodes may assign the variable with a handle, themselves or in the functions that they call."""
+    for node in nodes:
+        inputs = [each.partition(":")[0] for each in node.input if not each.startswith("^")]
+        values = node.attr.values()
+        names = [each.name for value in values for each in (value.func, *value.list.func)]
+        called = [functions[each] for each in names if each in functions]
+        for i in (i for i, each in enumerate(inputs) if each == handle):
+            if not called and node.op not in _READS:
+                return True
+            for each in called:
+                # The first input of a conditional is its condition.
+                argument = each.signature.input_arg[i - len(inputs)].name
+                if _is_assigned(argument, each.node_def, functions):
+                    return True
+    return False
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -197,7 +238,10 @@ def _imported(graph: Any, frozen: Any, function: Any) -> Any:
     tensors = (
         [imported.graph.get_tensor_by_name(each.name) for each in group] for group in (frozen.inputs, frozen.outputs)
     )
-    compute = imported.prune(*tensors)
+    inputs, outputs = tensors
+    # Such as assignments.
+    effects = [each for each in imported.graph.get_operations() if not (each.outputs or each.type == "NoOp")]
+    compute = imported.prune(inputs, [*outputs, *effects])
 
     def run(*args: Any, **kwargs: Any) -> Any:
         arguments = tf.nest.flatten((args, kwargs), expand_composites=True)
