@@ -818,6 +818,24 @@ def test_keras_2_as_tf_keras(tmp_path):
     ]
 
 
+def test_keras_2_that_is_missing():
+    """`tf.keras` then raises an ImportError at its first access, and a RecursionError at the second."""
+    code = """
+    import sys
+    sys.modules["tf_keras"] = None
+    import tensorflow as tf
+    import tf_rnn_ops
+    tf_rnn_ops.accelerate_keras()
+    try:
+        tf.keras.layers
+    except ImportError as error:
+        print(error)
+    """
+    assert (
+        processes.run_code(code, TF_USE_LEGACY_KERAS="1") == "Keras cannot be imported. Check that it is installed.\n"
+    )
+
+
 WORKER = """
 import keras, tensorflow as tf, tf_rnn_ops
 
@@ -858,6 +876,7 @@ def test_other_processes(tmp_path):
         "yes": set_variable.format("yes") + "import tf_rnn_ops",
         "old": set_variable.format("1") + old_keras + "import tf_rnn_ops",
         "not Keras 2": f"import runpy; runpy.run_path('{tmp_path}/keras_2.py')",
+        "Keras 2": set_variable.format("1") + "import sys; sys.modules['tf_keras'] = None\nimport tf_rnn_ops",
     }
     ended = forked.run_codes(codes, TF_USE_LEGACY_KERAS="0")
     for name, is_accelerated in (("plain", False), ("0", False), ("1", True), ("initializer", False)):
@@ -869,5 +888,6 @@ def test_other_processes(tmp_path):
     assert ended["old"].status == 0
     message = "RuntimeWarning: TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras was tested with Keras"
     assert message in ended["old"].output
+    assert "<string>:3: UserWarning: accelerate_keras: only Keras 3 is supported" in ended["Keras 2"].output
     lines = ended["not Keras 2"].output.splitlines()
     assert [line for line in lines if not line.startswith(("layer", "lstm", "1. "))] == ["[]", "True"]

@@ -276,6 +276,23 @@ def test_kernels_of_the_builtin_ops_are_replaced():
     )
 
 
+@pytest.mark.parametrize("forget", ["keras.utils.clear_session()", "tf.random.set_seed(1)"])
+def test_ops_that_ran_keep_their_kernels_until_tensorflow_forgets_them(forget):
+    run_with_replaced_kernels(
+        f"""
+        import keras
+
+        arguments = {{op: arguments_of(op) for op in OPS}}
+        before = {{op: same_bits(op, each) for op, each in arguments.items()}}
+        assert not all(before.values())
+        tf_rnn_ops.enable_builtin_kernels(replace=True)
+        assert {{op: same_bits(op, each) for op, each in arguments.items()}} == before
+        {forget}
+        assert all(same_bits(op, each) for op, each in arguments.items())
+        """
+    )
+
+
 def test_replaced_kernels_reject_shapes_that_abort_tensorflow():
     """Some of these calls abort the process with TensorFlow's kernels."""
     run_with_replaced_kernels(

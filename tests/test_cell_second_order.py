@@ -133,20 +133,24 @@ def test_jacobian_of_a_gradient(cell, pfor):
     check(hessian(cell.ours), hessian(cell.plain))
 
 
-@COMPILED
+@pytest.mark.parametrize("ranks", ["eager", "known", "unknown"])
 @EVERY_CELL
-def test_third_order(cell, compiled):
+def test_third_order(cell, ranks):
     inputs = tensors(cell.inputs((3, 2, 4)))
 
-    def third_order(run):
+    def third_order(inputs, run=cell.ours):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             gradients = penalty_gradients(run, inputs, cell.outputs)
             value = tf.add_n([tf.reduce_sum(tf.sin(each)) for each in gradients.values()])
         return tape.gradient(value, inputs, unconnected_gradients="zero")
 
-    function = tf.function(third_order) if compiled else third_order
-    check(function(cell.ours), third_order(cell.plain))
+    if ranks == "unknown":
+        signature = [{name: tf.TensorSpec(None, each.dtype) for name, each in inputs.items()}]
+    else:
+        signature = None
+    function = third_order if ranks == "eager" else tf.function(third_order, input_signature=signature)
+    check(function(inputs), third_order(inputs, cell.plain))
 
 
 @pytest.mark.parametrize("name", ["GRUBlockCell", "LSTMBlockCell"])

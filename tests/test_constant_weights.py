@@ -3,6 +3,7 @@
 import functools
 import gc
 import threading
+import warnings
 
 import keras
 import numpy as np
@@ -757,3 +758,120 @@ def test_the_attribute_of_an_op():
     message = 'must be "float32", "bfloat16" or "int8", but is "int3"'
     with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
         tf.graph_util.import_graph_def(definition, return_elements=["rnn:0"])
+
+
+@pytest.mark.parametrize("cell", [keras.layers.LSTMCell, keras.layers.GRUCell])
+def test_freezing_a_cell_in_a_loop_needs_a_batch_of_one(cell):
+    class Loop(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.cell = cell(UNITS)
+
+        def call(self, x):
+            h, states = (
+                None,
+                self.cell.get_initial_state(batch_size=tf.shape(x)[0] if x.shape[0] is None else x.shape[0]),
+            )
+            for step in tf.unstack(x, TIME, axis=1):
+                h, states = self.cell(step, states)
+            return h
+
+    for batch in (None, 1):
+        inputs = keras.Input(batch_shape=[batch, TIME, FEATURES])
+        model = keras.Model(inputs, Loop()(inputs))
+        if batch is None:
+            with pytest.raises(ValueError, match=r"(?s)with is_training=False, but does not:.*cell.*static batch of 1"):
+                freeze(model)
+        else:
+            check(freeze(model)(tf.constant(X[:1])), model(X[:1]))
+
+
+def test_freezing_a_model_without_the_op_explains_its_layers():
+    model = keras.Sequential([keras.Input([TIME, FEATURES]), keras.layers.LSTM(4, activation="elu", name="elu")])
+    with pytest.raises(ValueError, match=r"(?s)but does not:\n.*elu +LSTM +Keras +Keras +1\n1\. activation='elu': "):
+        freeze(model)
+
+
+def test_freezing_a_model_of_keras_2():
+    tf_keras = pytest.importorskip("tf_keras")
+    model = tf_keras.Sequential([tf_keras.Input([TIME, FEATURES]), tf_keras.layers.LSTM(4)])
+    with pytest.raises(TypeError, match=r"is a model of Keras 2 \(tf_keras\), .*: pass a model of Keras 3"):
+        freeze(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that of accelerate_keras would be about another model
+        freeze(make_model())
+
+
+def test_freezing_does_not_warn_of_tables(caplog):
+    """Keras adds None to a collection of the graph. It stays there for the process."""
+    keras.layers.StringLookup(vocabulary=["a"])
+    assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
+    freeze(make_model())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("kind", ["LSTM", "CudnnLSTM"])
+def test_an_export_with_mixed_precision_logs_that_it_packs_nothing(tmp_path, caplog, kind, policy):
+    """A cast makes other memory in each call. `freeze` computes it once."""
+
+    def make(dtype):
+        kinds = (layers.CudnnLSTM,) if kind == "CudnnLSTM" else (keras.layers.LSTM, keras.layers.GRU)
+        of_kinds = [each(UNITS, return_sequences=True, dtype=dtype) for each in kinds]
+        return keras.Sequential([keras.Input([None, FEATURES]), *of_kinds])
+
+    model, float32 = make(policy), make("float32")
+    float32.set_weights(model.get_weights())
+    for name, each, num_logged in (("mixed", model, 1), ("float32", float32, 1), ("again", model, 2)):
+        with accelerate_keras(portable_exports=False, export_weights="int8"):
+            each.export(tmp_path / name, verbose=False)
+        loaded = tf.saved_model.load(tmp_path / name)
+        check(loaded.serve(X), model(X), "int8")
+        assert (packed_weights_bytes() > 0) == (name == "float32")
+        del loaded
+        gc.collect()
+        logged = [record.getMessage() for record in caplog.records if record.name == "tf_rnn_ops"]
+        assert len(logged) == num_logged
+    assert all(each.startswith("export_weights='int8' has no effect on layers with mixed precision") for each in logged)
+    serve = freeze(model)
+    serve(tf.constant(X))
+    assert packed_weights_bytes() > 0
+
+
+@pytest.mark.parametrize("implementation", [1, 2])
+def test_freezing_layers_with_dropout(implementation):
+    """Keras draws seeds in inference too."""
+    make = functools.partial(keras.layers.LSTM, UNITS, dropout=0.5, implementation=implementation)
+    model = keras.Sequential([keras.Input([None, FEATURES]), make(return_sequences=True), make(recurrent_dropout=0.5)])
+    expected, serve = model(X), freeze(model)
+    del model
+    gc.collect()
+    check(serve(tf.constant(X)), expected)
+    assert packed_weights_bytes() > 0
+
+
+def test_freezing_keeps_states_as_variables():
+    """Also those that a function assigns in a loop or a call."""
+    model = keras.Sequential([keras.Input(batch_shape=X.shape), keras.layers.GRU(UNITS, stateful=True)])
+    count, scale = tf.Variable(0), tf.Variable(2.0)
+
+    @tf.function
+    def step():
+        count.assign_add(1)
+
+    @tf.function
+    def infer(x):
+        for _ in tf.range(3):
+            step()
+        return scale * model(x), count + 0
+
+    with accelerate_keras():
+        function = infer.get_concrete_function(tf.constant(X))
+    serve = freeze(function)
+    scale.assign(0)
+    expected = [2 * model(X), 2 * model(X)]
+    model.reset_states() if hasattr(model, "reset_states") else model.layers[0].reset_states()
+    for i, each in enumerate(expected):
+        actual, counted = serve(tf.constant(X))
+        check(actual, each)
+        assert counted == 3 * (i + 1)

@@ -544,11 +544,12 @@ def test_recompute_grad():
     check(config, tape.gradient(recomputed, inputs), penalty_gradients(plain(config), inputs, ("input",)))
 
 
-def test_in_a_graph_of_unknown_shapes():
+@pytest.mark.parametrize("version", VERSIONS)
+def test_in_a_graph_of_unknown_shapes(version):
     config = network(num_layers=2, direction="bidirectional")
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
     unknown = {name: tf.TensorSpec(None, tf.float64) for name in INPUTS}
-    function = tf.function(lambda inputs: penalty_gradients(ours(config), inputs), input_signature=[unknown])
+    function = tf.function(lambda inputs: penalty_gradients(ours(config, version), inputs), input_signature=[unknown])
     check(config, function(inputs), penalty_gradients(plain(config), inputs))
 
 

@@ -89,8 +89,8 @@ inner/gru             GRU        op         loop
 inner/simple          SimpleRNN  op         Keras     4
 1. activation='elu': set activation='tanh' or 'relu'
 2. the layer stacks several cells: use one layer per cell
-3. the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it to \
-keras.layers.RNN to run all steps at once
+3. the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static batch of 1; \
+pass it to keras.layers.RNN to run all steps at once
 4. recurrent_dropout=0.2 in training: set recurrent_dropout=0
 """
 
@@ -287,10 +287,24 @@ def test_keras_2(capsys):
         ("LSTM", "Keras", "Keras", (reason,))
     ] * 2
     assert reason in capsys.readouterr().out
+    for cell in (tf_keras.layers.LSTMCell(2), tf_keras.layers.GRUCell(2), tf_keras.layers.SimpleRNNCell(2)):
+        (row,) = explain(cell)
+        assert (row.kind, row.inference, row.reasons) == (type(cell).__name__, "Keras", (reason,))
+    stacked = explain(tf_keras.layers.RNN([tf_keras.layers.LSTMCell(2), tf_keras.layers.GRUCell(2)]))
+    assert [row.kind for row in stacked] == ["RNN", "LSTMCell", "GRUCell"]
 
 
-def test_convolutional_layers_are_left_out(capsys):
-    assert explain(keras.Sequential([keras.layers.ConvLSTM1D(2, 3), keras.layers.Dense(1)])) == ()
+@pytest.mark.parametrize("kind", ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"])
+@pytest.mark.parametrize("package", ["keras", "tf_keras"])
+def test_convolutional_layers(package, kind):
+    layers = pytest.importorskip(package).layers
+    (row,) = explain(layers.Bidirectional(getattr(layers, kind)(2, 3)).forward_layer)
+    reason = "the layer is convolutional, and no op computes that: use convolutions in TimeDistributed and then an LSTM"
+    assert (row.kind, row.inference, row.training, row.reasons) == (kind, "Keras", "Keras", (reason,))
+
+
+def test_without_recurrent_layers(capsys):
+    assert explain(keras.Sequential([keras.layers.Dense(1)])) == ()
     assert capsys.readouterr().out == "no recurrent layers or cells\n"
 
 

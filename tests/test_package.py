@@ -7,12 +7,13 @@ import importlib.metadata
 import inspect
 import platform
 import re
+import signal
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from environment import package_files, processes
+from environment import forked, package_files, processes
 from environment.package_files import PACKAGE
 from inputs import valid_calls
 
@@ -161,6 +162,15 @@ def test_report(tmp_path):
         assert re.search(rf"^ +{op} +CPU +{dtypes}$", kernels, re.MULTILINE)
     assert re.search(r"^ +GRUBlockCell +CPU +float32$", replaced, re.MULTILINE)
     assert re.search(r"^ +BlockLSTM +CPU +float16 float32$", replaced, re.MULTILINE)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check-gpu"]], ids=str)
+def test_a_reader_of_the_report_may_stop(arguments):
+    """As in `python -m tf_rnn_ops | head -1`."""
+    closed_pipe = "import os\nreader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, 1)\n"
+    ended = forked.run(closed_pipe + forked.COMMAND, *arguments)
+    assert ended.status == -signal.SIGPIPE
+    assert "BrokenPipeError" not in ended.errors
 
 
 def test_the_report_says_why_the_build_left_libraries_out(tmp_path):

@@ -1,10 +1,13 @@
 """Tests of the ops in `tf.vectorized_map` and Jacobians, without the fallback to a loop of TensorFlow."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from inputs import block_lstm as lstm_inputs
+from inputs import calls, valid_calls
 from inputs import gru_block_cell as gru_inputs
 from inputs.pairs import every_pair
 
@@ -201,4 +204,31 @@ def test_cells(ops, op, stacked):
     shape = inputs[stacked].shape
     elements = tf.random.normal((3, *shape)) if shape else tf.constant([0, 5, 2], tf.int64)
     for actual, expected in zip(mapped(run, elements), in_turn(run, elements), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("stacks_all", [False, True], ids=["first_input", "all_inputs"])
+@pytest.mark.parametrize("op", calls.OPS)
+def test_ranks_may_be_unknown(op, stacks_all):
+    draws = (valid_calls.finite_arguments(op, "float32", (2, 3, 4), seed) for seed in itertools.count())
+    arguments = next(each for each in draws if not each.get("dropout"))  # with dropout, each call draws other masks
+    if "is_training" in arguments:
+        arguments["is_training"] = stacks_all
+    tensors = {name: arguments.pop(name) for name in calls.input_names(op)}
+    floating = [name for name, each in tensors.items() if isinstance(each, np.ndarray) and each.dtype == np.float32]
+
+    def iterations(name, value):
+        # A reserve_space belongs to the inputs of its forward pass.
+        is_free = name.endswith("_backprop") if "reserve_space" in tensors else name in floating
+        factors = [1, 0.5, -1] if is_free else [1, 1, 1]
+        return calls.map_tensors(lambda each: np.stack([each * factor for factor in factors]).astype(each.dtype), value)
+
+    def run(one):
+        return getattr(tf_rnn_ops._library.ops, f"TfRnnOps_{op}")(**{**tensors, **one}, **arguments)
+
+    stacked = tensors if stacks_all else [*floating, *tensors][:1]
+    elements = {name: calls.map_tensors(tf.constant, iterations(name, tensors[name])) for name in stacked}
+    signature = tf.nest.map_structure(lambda each: tf.TensorSpec(None, each.dtype), elements)
+    function = tf.function(lambda elements: mapped(run, elements), input_signature=[signature])
+    for actual, expected in zip(*map(tf.nest.flatten, (function(elements), in_turn(run, elements))), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)

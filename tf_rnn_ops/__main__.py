@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -137,6 +138,8 @@ def _report() -> None:
 
 def main() -> None:
     """Runs the command line."""
+    # If the output is piped into a program that ends, such as `head`, this one ends without an error, too.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     parser = argparse.ArgumentParser(
         prog="python -m tf_rnn_ops",
         description="Prints versions, devices and kernels. Include the output in bug reports.",

@@ -1,6 +1,7 @@
 """Runs Keras's own recurrent layers on the ops, without changes to the model."""
 
 import functools
+import importlib
 import inspect
 import logging
 import os
@@ -101,7 +102,8 @@ def accelerate_keras(
         in inference, in the format "float32", "bfloat16" or "int8" (see `tf_rnn_ops.freeze`). The weights stay
         variables. If a program assigns to them, they are packed again, unless they are in memory that is not
         TensorFlow's own, such as an array of NumPy. Training uses the variables themselves. With None, exported models
-        pack weights in each call. Also applies to the `CudnnRNN` layers.
+        pack weights in each call, as layers with mixed precision always do, which is logged. Also applies to the
+        `CudnnRNN` layers.
 
     Returns:
       An `Acceleration`, which ends when its method `restore()` is called or its `with` block exits. If you call
@@ -132,9 +134,18 @@ def accelerate_keras(
             raise ValueError(
                 f"export_weights is {export_weights!r}, but exports do not contain the op: set portable_exports=False"
             )
+    _check_keras_2(strict, stacklevel=3)
+    return start(strict, portable_exports, export_weights)
+
+
+def start(strict: bool = False, portable_exports: bool = True, export_weights: str | None = None) -> Acceleration:
+    """Accelerates Keras as `accelerate_keras` does, also if the program uses Keras 2.
+
+    Raises:
+      RuntimeError: if that is not possible.
+    """
     check_backend("accelerate_keras")
     _check_keras()
-    _check_keras_2(strict)
     acceleration = Acceleration(strict, portable_exports, export_weights)
     _switch.add(acceleration)
     return acceleration
@@ -169,10 +180,12 @@ def accelerate_if_wanted() -> None:
         )
     if value == "1":
         try:
-            accelerate_keras()
+            start()
         except RuntimeError as error:
-            # `stacklevel` attributes the warning to the import of the package.
+            # `stacklevel`, here and below, attributes the warning to the import of the package.
             warnings.warn(f"{VARIABLE}=1 has no effect: {error}", RuntimeWarning, stacklevel=3)
+        else:
+            _check_keras_2(strict=False, stacklevel=4)
 
 
 def _check_keras() -> None:
@@ -200,7 +213,7 @@ def _parameters(cls: type, method: str) -> list[str]:
     return [] if function is None else list(inspect.signature(function).parameters)
 
 
-def _check_keras_2(strict: bool) -> None:
+def _check_keras_2(strict: bool, stacklevel: int) -> None:
     """Warns if the program may use Keras 2. If `strict`, raises a RuntimeError if `tf.keras` is Keras 2."""
     if _tf_keras_is_keras_2():
         message = "only Keras 3 is supported, but tf.keras is Keras 2 (TF_USE_LEGACY_KERAS=1): unset the variable"
@@ -211,15 +224,18 @@ def _check_keras_2(strict: bool) -> None:
         message = "only Keras 3 is supported, but tf_keras (Keras 2) is imported: use `import keras`"
     else:
         return
-    warnings.warn(f"accelerate_keras: {message}.", UserWarning, stacklevel=3)
+    warnings.warn(f"accelerate_keras: {message}.", UserWarning, stacklevel=stacklevel)
 
 
 def _tf_keras_is_keras_2() -> bool:
     """Returns whether `tf.keras` is not the same Keras as `keras`."""
-    try:
-        return tf.keras.layers.LSTM is not keras.layers.LSTM
-    except ImportError:  # TF_USE_LEGACY_KERAS=1 without tf_keras
-        return False
+    if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+        try:
+            importlib.import_module("tf_keras")
+        except Exception:
+            # `tf.keras` raises this error only at its first access, left to the user, and then a RecursionError.
+            return False
+    return tf.keras.layers.LSTM is not keras.layers.LSTM
 
 
 class _Switch:
@@ -265,7 +281,7 @@ class _Switch:
         was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
         _exports.keep_op = not all(each._portable_exports for each in self._accelerations)
         formats = [each._export_weights for each in self._accelerations if each._export_weights is not None]
-        _exports.weights = formats[-1] if formats else None
+        _exports.set_weights(formats[-1] if formats else None)
         if self.strict and not was_strict:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()

@@ -51,8 +51,10 @@ def enable_builtin_kernels(replace: bool = False) -> None:
     TensorFlow has CPU kernels for `GRUBlockCell`, `LSTMBlockCell`, `BlockLSTM`, `BlockLSTMV2` and their gradient ops,
     which keep them unless `replace` is true. Ours are faster, and reject wrong shapes that abort TensorFlow's.
 
-    Call it before you run a graph with these ops for the first time. Ops on a GPU still run on the GPU, because
-    TensorFlow prefers a GPU kernel. A second call does nothing more. The registration cannot be undone in the process.
+    Call it before these ops first run, in a graph or eagerly: TensorFlow keeps the kernels of ops and functions that
+    have run, and so does each TensorFlow 1 session. `keras.utils.clear_session()` or `tf.random.set_seed` makes it
+    forget them, except in sessions. Ops on a GPU still run on the GPU, because TensorFlow prefers a GPU kernel. A
+    second call does nothing more. The registration cannot be undone in the process.
 
     If an op already has a CPU kernel or a gradient, for example from a later version of TensorFlow, the op keeps it and
     a warning is issued.

@@ -8,7 +8,7 @@ that are constants of a graph.
 
 import ctypes
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -19,6 +19,8 @@ from tf_rnn_ops import _library, _private_names
 _ATTRIBUTE = "_tf_rnn_ops_constant_weights"
 _FORMATS = ("float32", "bfloat16", "int8")
 _OPS = frozenset(["CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "KerasRNN", "StatelessCudnnRNN"])
+# The ops that read a variable.
+_READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"])
 
 
 def check_format(argument: str, weights: Any) -> None:
@@ -49,7 +51,8 @@ def packed_weights_bytes() -> int:
 def freeze(function: Any, *, weights: str = "float32") -> Any:
     """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
 
-    Later changes to the variables have no effect on it. It is faster than `function`, above all for few sequences, and
+    Later changes to the variables have no effect on it. Those that the function assigns, such as the states of stateful
+    layers and of random seeds, stay variables. It is faster than `function`, above all for few sequences, and
     with "bfloat16" or "int8" faster again. How much results then differ is in docs/guides/serving.md.
 
     `weights` is what recurrent ops of type float32 multiply, on CPUs:
@@ -68,14 +71,15 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
     Args:
       function: a Keras model with known inputs, which runs with `training=False` on the op as with
         `tf_rnn_ops.accelerate_keras`; or a concrete function, such as a signature of a loaded SavedModel, with any of
-        `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`.
+        `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`. A cell that
+        the model or function calls one step at a time runs on the op only with a static batch of 1.
       weights: the format of the packed weights: "float32", "bfloat16" or "int8".
 
     Returns:
       A concrete function with the arguments and results of `function`; of a model, with its inputs as one argument.
 
     Raises:
-      TypeError: if `function` is neither of them.
+      TypeError: if `function` is neither of them, for example a model of Keras 2.
       ValueError: if `weights` is another format, if the model has no known inputs, or if the function contains none of
         these ops with `is_training=False`.
       RuntimeError: if this version of TensorFlow cannot freeze functions.
@@ -87,9 +91,17 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
       TensorShape([2, 4])
     """
     check_format("weights", weights)
-    if isinstance(function, keras.Model):
-        function = _inference_function(function)
+    model = function if isinstance(function, keras.Model) else None
+    if model is not None:
+        function = _inference_function(model)
     if not isinstance(function, tf.types.experimental.ConcreteFunction):
+        from tf_rnn_ops.layers import _keras_code  # which imports this module
+
+        if isinstance(function, _keras_code.of_keras_2("Layer")):
+            raise TypeError(
+                "function is a model of Keras 2 (tf_keras), whose layers do not run on the op: pass a model of Keras "
+                "3, or a concrete function with one of the ops"
+            )
         raise TypeError(
             "function must be a Keras model or a concrete function, such as "
             f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
@@ -98,21 +110,28 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
         raise RuntimeError(
             f"freeze cannot freeze functions of TensorFlow {tf.__version__}, which lacks what tf_rnn_ops uses for it."
         )
-    frozen, graph = _private_names.FREEZING.convert_variables_to_constants_v2_as_graph(
-        function, lower_control_flow=False
-    )
+    # A lookup table of Keras leaves None in this collection of all graphs, of which TensorFlow would warn.
+    initializers = function.graph.get_collection_ref(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
+    initializers[:] = [each for each in initializers if each is not None]
+    variables = function.graph.variables
+    # TensorFlow makes constants of those in this list.
+    function.graph.variables = _unassigned(function)
+    try:
+        frozen, graph = _private_names.FREEZING.convert_variables_to_constants_v2_as_graph(
+            function, lower_control_flow=False
+        )
+    finally:
+        function.graph.variables = variables
     _rename_functions(graph)
     if not sum(_mark_node(node, weights) for node in _nodes(graph)):
-        raise ValueError(
-            f"function must contain one of {', '.join(sorted(_OPS))} with is_training=False, but does not: accelerate "
-            "Keras when you make it, or see tf_rnn_ops.explain for why a layer does not run on the op"
-        )
+        names = ", ".join(sorted(_OPS))
+        raise ValueError(f"function must contain one of {names} with is_training=False, but does not:{_why_not(model)}")
     return _imported(graph, frozen, function)
 
 
 def _inference_function(model: keras.Model) -> Any:
     """Returns a concrete function that calls a model in inference."""
-    from tf_rnn_ops._acceleration import accelerate_keras  # which imports this module
+    from tf_rnn_ops import _acceleration  # which imports this module
     from tf_rnn_ops.layers._exports import freezing
 
     inputs = getattr(model, "inputs", None) if model.built else None
@@ -123,8 +142,57 @@ def _inference_function(model: keras.Model) -> Any:
         )
     structure = getattr(model, _private_names.INPUTS_STRUCT, inputs[0] if len(inputs) == 1 else inputs)
     specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
-    with accelerate_keras(), freezing():
+    with _acceleration.start(), freezing():
         return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
+
+
+def _why_not(model: keras.Model | None) -> str:
+    """Returns why a function does not contain the op.
+
+    Args:
+      model: the model that it calls, or None for a function of a user.
+    """
+    if model is None:
+        return (
+            " call accelerate_keras before you trace it, with a static batch of 1 if it calls a cell one step at a "
+            "time; tf_rnn_ops.explain(model) shows why a layer does not run on the op"
+        )
+    from tf_rnn_ops import _acceleration, _explanation  # which import this module
+
+    with _acceleration.start():
+        return f"\n{_explanation.explanation_of(model)}"
+
+
+def _unassigned(function: Any) -> list[tf.Variable]:
+    """Returns the variables of a concrete function that it only reads."""
+    graph = function.graph.as_graph_def()
+    functions = {each.signature.name: each for each in graph.library.function}
+    captured = function.captured_inputs
+    placeholders = function.inputs[len(function.inputs) - len(captured) :]
+    assigned = {
+        id(handle)
+        for handle, each in zip(captured, placeholders, strict=True)
+        if each.dtype == tf.resource and _is_assigned(each.op.name, graph.node, functions)
+    }
+    return [each for each in function.graph.variables if id(each.handle) not in assigned]
+
+
+def _is_assigned(handle: str, nodes: Iterable[Any], functions: Mapping[str, Any]) -> bool:
+    """Returns whether nodes may assign the variable with a handle, themselves or in the functions that they call."""
+    for node in nodes:
+        inputs = [each.partition(":")[0] for each in node.input if not each.startswith("^")]
+        values = node.attr.values()
+        names = [each.name for value in values for each in (value.func, *value.list.func)]
+        called = [functions[each] for each in names if each in functions]
+        for i in (i for i, each in enumerate(inputs) if each == handle):
+            if not called and node.op not in _READS:
+                return True
+            for each in called:
+                # The first input of a conditional is its condition.
+                argument = each.signature.input_arg[i - len(inputs)].name
+                if _is_assigned(argument, each.node_def, functions):
+                    return True
+    return False
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -171,7 +239,10 @@ def _imported(graph: Any, frozen: Any, function: Any) -> Any:
     tensors = (
         [imported.graph.get_tensor_by_name(each.name) for each in group] for group in (frozen.inputs, frozen.outputs)
     )
-    compute = imported.prune(*tensors)
+    inputs, outputs = tensors
+    # Such as assignments.
+    effects = [each for each in imported.graph.get_operations() if not (each.outputs or each.type == "NoOp")]
+    compute = imported.prune(inputs, [*outputs, *effects])
 
     def run(*args: Any, **kwargs: Any) -> Any:
         arguments = tf.nest.flatten((args, kwargs), expand_composites=True)

@@ -1,14 +1,13 @@
 """Reports which recurrent layers of a model run on the op or in the faster loop, and why others fall back to Keras."""
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 
 from tf_rnn_ops import _acceleration, _private_names
-from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, SimpleRNN, _inner_loop
+from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, SimpleRNN, _inner_loop, _keras_code
 from tf_rnn_ops.layers._block_cell import BlockCell
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
@@ -17,8 +16,8 @@ _OUR_LAYERS = (GRU, LSTM, SimpleRNN)
 _ALWAYS_ON_OP = (CudnnRNN, BlockCell)
 _NOT_ACCELERATED = "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
 _OF_STEPS = (
-    "the cell is called one step at a time: it runs on the op in inference, in eager mode or on one sequence; pass it "
-    "to keras.layers.RNN to run all steps at once"
+    "the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static batch of 1; "
+    "pass it to keras.layers.RNN to run all steps at once"
 )
 
 
@@ -80,11 +79,11 @@ def explain(model: keras.layers.Layer) -> Explanation:
     step at a time: by the model itself, or by another cell.
 
     Args:
-      model: a Keras model or layer. Layers of Keras 2 (`tf_keras`) are shown as not accelerated.
+      model: a Keras model or layer. Layers and cells of Keras 2 (`tf_keras`) are shown as falling back.
 
     Returns:
-      An `Explanation`, a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN, RNN and cell of Keras, and
-      for each layer of `tf_rnn_ops.layers`. A shared layer appears once.
+      An `Explanation`, a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN, RNN, ConvLSTM and cell of
+      Keras, and for each layer of `tf_rnn_ops.layers`. A shared layer appears once.
 
     Raises:
       TypeError: if `model` is not a Keras model or layer.
@@ -101,25 +100,30 @@ def explain(model: keras.layers.Layer) -> Explanation:
       >>> [each.training for each in explanation]
       ['op', 'Keras']
     """
-    if not isinstance(model, (keras.layers.Layer, *_keras_2_layers("Layer"))):
+    if not isinstance(model, _with_keras_2(keras.layers.Layer)):
         raise TypeError(f"model must be a Keras model or layer, but is of type {type(model).__name__}")
-    of_model = _reasons_of_model(model)
-    found = {id(layer): (name, layer) for name, layer in reversed(list(_recurrent_layers(model)))}
-    explanation = Explanation(_explain_layer(name, layer, of_model) for name, layer in reversed(found.values()))
+    explanation = explanation_of(model)
     print(explanation)
     return explanation
+
+
+def explanation_of(model: Any) -> Explanation:
+    """Returns how the recurrent layers of a model run."""
+    of_model = _reasons_of_model(model)
+    found = {id(layer): (name, layer) for name, layer in reversed(list(_recurrent_layers(model)))}
+    return Explanation(_explain_layer(name, layer, of_model) for name, layer in reversed(found.values()))
 
 
 def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yields (name, layer) of the recurrent layers and cells in a layer or model, including itself."""
     parent = layer
-    if _inner_loop.is_recurrent(layer) or isinstance(layer, _keras_2_layers("RNN")):
+    if isinstance(layer, _with_keras_2(keras.layers.RNN)):
         yield "/".join(path) or layer.name, layer
         parent = layer.cell  # which may call other cells
-        if not isinstance(parent, keras.layers.Layer):
+        if not isinstance(parent, _with_keras_2(keras.layers.Layer)):
             return
         path = path or (layer.name,)
-    elif isinstance(layer, (*_inner_loop.CELLS, *_ALWAYS_ON_OP)):
+    elif isinstance(layer, _with_keras_2(*_inner_loop.CELLS) + _ALWAYS_ON_OP):
         yield "/".join(path) or layer.name, layer
     for each in _layers_in(parent):
         yield from _recurrent_layers(each, (*path, each.name))
@@ -142,6 +146,9 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
     kind = type(layer).__name__
     if isinstance(layer, _ALWAYS_ON_OP):
         return LayerExplanation(name, kind, "op", "op", ())
+    unsupported = _reason_of_class(layer)
+    if unsupported is not None:
+        return LayerExplanation(name, kind, "Keras", "Keras", (unsupported,))
     is_cell = isinstance(layer, _inner_loop.CELLS)
     reasons_of = _reasons_of_cell if is_cell else _reasons_of_layer
     reasons = {training: [*of_model, *reasons_of(layer, training)] for training in (False, True)}
@@ -151,6 +158,22 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
     )
     all_reasons = tuple(dict.fromkeys([*reasons[False], *reasons[True]]))
     return LayerExplanation(name, kind, inference, training, all_reasons)
+
+
+def _with_keras_2(*classes: type) -> Any:
+    """Returns the classes of layers, and those of Keras 2 with the same names."""
+    return (*classes, *_keras_code.of_keras_2(*(each.__name__ for each in classes)))
+
+
+def _reason_of_class(layer: Any) -> str | None:
+    """Returns why a layer or cell of this class always falls back to Keras, or None if it does not."""
+    if isinstance(layer, _with_keras_2(*_inner_loop.CONVOLUTIONAL)):
+        return (
+            "the layer is convolutional, and no op computes that: use convolutions in TimeDistributed and then an LSTM"
+        )
+    if not isinstance(layer, keras.layers.Layer):
+        return "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
+    return None
 
 
 def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
@@ -164,15 +187,6 @@ def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
 
 def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     """Yields the reasons of a layer itself for falling back to Keras."""
-    if not isinstance(layer, keras.layers.Layer):
-        yield "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
-        return
     if not _acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
         yield _NOT_ACCELERATED
     yield from _inner_loop.reasons_of_layer(layer, training)
-
-
-def _keras_2_layers(name: str) -> tuple[type, ...]:
-    """Returns a tuple of the class of this name in `tf_keras.layers`, empty if tf_keras is not imported."""
-    tf_keras = sys.modules.get("tf_keras")
-    return () if tf_keras is None else (getattr(tf_keras.layers, name),)

@@ -453,7 +453,7 @@ with contextlib.suppress(KeyError):  # as in _gradient_of
 
 def _full_lengths(op: tf.Operation) -> tf.Tensor:
     """Returns the sequence lengths, all equal to time, for a CudnnRNN op without this argument."""
-    time, batch, _ = tf.unstack(tf.shape(op.inputs[0]))
+    time, batch, _ = tf.unstack(tf.shape(op.inputs[0]), 3)
     return tf.fill([batch], time)
 
 

@@ -49,29 +49,30 @@ def _is_any_stacked(call: Any, indices: Iterable[int] | None = None) -> bool:
     return any(call.input(i).is_stacked for i in (range(call.num_inputs) if indices is None else indices))
 
 
+def _swapped(tensor: tf.Tensor) -> tf.Tensor:
+    """Exchanges the first two axes."""
+    return tf.transpose(tensor, tf.concat([[1, 0], tf.range(2, tf.rank(tensor))], axis=0))
+
+
 def _flat(tensor: tf.Tensor, axis: int = 0) -> tf.Tensor:
-    """Merges the iterations into the batch: [iterations, ...] to [...], with the batch at `axis` of the result."""
-    rank = tensor.shape.rank
-    order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+    """Merges the iterations into the batch: [iterations, ...] to [...], with the batch at `axis` of the result, 0 or 1.
+
+    The rank may be unknown until the op runs.
+    """
+    tensor = _swapped(tensor) if axis else tensor
     shape = tf.shape(tensor)
-    merged = [
-        *(shape[i] for i in range(1, axis + 1)),
-        shape[0] * shape[axis + 1],
-        *(shape[i] for i in range(axis + 2, rank)),
-    ]
-    return tf.reshape(tf.transpose(tensor, order) if axis else tensor, tf.stack(merged))
+    batch = shape[axis : axis + 1] * shape[axis + 1 : axis + 2]
+    return tf.reshape(tensor, tf.concat([shape[:axis], batch, shape[axis + 2 :]], axis=0))
 
 
 def _unflat(tensor: tf.Tensor, iterations: tf.Tensor, axis: int = 0) -> Any:
     """Reverses `_flat`, and wraps the result as stacked."""
-    rank = tensor.shape.rank
     shape = tf.shape(tensor)
     # With no iterations, the size of the batch is unknown.
-    batch = tf.math.floordiv(shape[axis], tf.maximum(iterations, 1))
-    split = [*(shape[i] for i in range(axis)), iterations, batch, *(shape[i] for i in range(axis + 1, rank))]
-    result = tf.reshape(tensor, tf.stack(split))
-    order = [axis, *range(axis), *range(axis + 1, rank + 1)]
-    return PFOR.wrap(tf.transpose(result, order) if axis else result, True)
+    batch = tf.math.floordiv(shape[axis : axis + 1], tf.maximum(iterations, 1))
+    split = tf.concat([shape[:axis], iterations[tf.newaxis], batch, shape[axis + 1 :]], axis=0)
+    result = tf.reshape(tensor, split)
+    return PFOR.wrap(_swapped(result) if axis else result, True)
 
 
 def _iterations(call: Any) -> tf.Tensor:

@@ -74,7 +74,7 @@ class _Cell(NamedTuple):
             return [tf.zeros_like(each) for each in self.peepholes]
         d_i, second, third, d_o = tf.split(d_gates, 4, axis=-1)
         d_f = third if self.new_cell_second else second
-        axes = list(range(len(cs.shape) - 1))
+        axes = tf.range(tf.rank(cs) - 1)
         return [tf.reduce_sum(d * c, axis=axes) for d, c in ((d_i, cs_prev), (d_f, cs_prev), (d_o, cs))]
 
 
@@ -103,7 +103,7 @@ def sequence_grads(
     cell = _Cell(peepholes, use_peephole, new_cell_second)
     values, last = Activations(*inputs[8:15]), inputs[15:]
     grads = _only_states(*last) if len(last) == 2 else Activations(*last)
-    time, batch, input_size = tf.unstack(tf.shape(x))
+    time, batch, input_size = tf.unstack(tf.shape(x), 3)
     cell_size = tf.shape(cs_prev)[1]
     runs = tf.range(time) < tf.cast(seq_len_max, tf.int32)
 

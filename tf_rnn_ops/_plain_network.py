@@ -133,7 +133,7 @@ def _sequence(
     Returns:
       The output, [time, batch, output], the output of the step processed last, and the final states.
     """
-    time, batch, fan_in = tf.unstack(tf.shape(x))
+    time, batch, fan_in = tf.unstack(tf.shape(x), 3)
     width = tf.shape(weights["input_bias"])[0]
     rows = tf.reshape(x, [time * batch, fan_in])
     if "kernel" in weights:
@@ -225,7 +225,7 @@ def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -
     sequences, initial_h, initial_c, kernel, recurrent_kernel, bias = inputs
     cell = Cell(attrs["rnn_mode"], attrs["activation"], attrs["recurrent_activation"])
     x = tf.transpose(sequences, [1, 0, 2])
-    time, batch, _ = tf.unstack(tf.shape(x))
+    time, batch, _ = tf.unstack(tf.shape(x), 3)
     # Absent initial states are zeros.
     initial_h = _with_rows(initial_h, batch)
     # An empty mask keeps all steps. One from another library may contain bytes other than 0 and 1.

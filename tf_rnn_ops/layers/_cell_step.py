@@ -76,18 +76,19 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
         for draw, x in ((_private_names.DROPOUT_MASK, inputs), (_private_names.RECURRENT_DROPOUT_MASK, initial_h)):
             if hasattr(cell, draw):
                 getattr(cell, draw)(x)
+    kernel = cell.kernel.value
     outputs, h, c, _ = raw_ops.KerasRNN(
         sequences=tf.expand_dims(inputs, 1),
         mask=[],
         initial_h=initial_h,
         initial_c=initial_c[0] if initial_c else no_cell_state(cell.compute_dtype),
-        kernel=cell.kernel.value,
+        kernel=kernel,
         recurrent_kernel=cell.recurrent_kernel.value,
         bias=[] if cell.bias is None else cell.bias.value,
         **attributes,
         is_training=False,  # a gradient, if any, runs the op again
     )
-    _exports.mark_exported(outputs)
+    _exports.mark_exported(outputs, kernel)
     if initial_c:
         return h, [h, c]
     return h, [h] if isinstance(states, (list, tuple)) else h

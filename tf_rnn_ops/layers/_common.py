@@ -98,7 +98,7 @@ def infer_network(*inputs: tf.Tensor, **attributes: Any) -> tuple[tf.Tensor, ...
             return *tape.gradient(outputs, differentiable, output_gradients=d_outputs), None
 
         outputs = run_network(*inputs, is_training=False, **attributes)
-        mark_exported(outputs[0])
+        mark_exported(outputs[0], inputs[3])
         return outputs, gradient
 
     return infer(*inputs)

@@ -8,6 +8,7 @@ stack. For all others, and for functions that are already traced, there is the s
 
 import contextlib
 import functools
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from tf_rnn_ops.layers._patches import SharedPatches, owner_of
 keep_op = False
 # The format in which ops in exported models pack weights once, set by accelerate_keras(export_weights=...), or None.
 weights: str | None = None
+_has_logged = False  # that this has no effect
+_logger = logging.getLogger("tf_rnn_ops")
 
 # The packages that trace a model in order to convert it.
 _CONVERTERS = frozenset(["openvino", "tf2onnx"])
@@ -38,6 +41,12 @@ class _Scopes(threading.local):
 
 
 _scopes = _Scopes()
+
+
+def set_weights(exported: str | None) -> None:
+    """Sets the format in which ops in exported models pack weights once, or None."""
+    global weights, _has_logged
+    weights, _has_logged = exported, False
 
 
 @contextlib.contextmanager
@@ -104,10 +113,37 @@ def is_export() -> bool:
     return _scopes.is_freezing or (SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context())
 
 
-def mark_exported(output: tf.Tensor) -> None:
-    """Marks the op with an output, in inference, if it is being exported to pack its weights once."""
-    if weights is not None and is_export():
+def mark_exported(output: tf.Tensor, kernel: tf.Tensor) -> None:
+    """Marks the op with an output, in inference, if it is being exported to pack its weights once.
+
+    Logs if that is not possible, once until the next call of `set_weights`.
+
+    Args:
+      output: an output of the op.
+      kernel: the tensor or variable from which the op takes its weights.
+    """
+    global _has_logged
+    if weights is None or _scopes.is_freezing or not is_export():
+        return
+    if not _is_cast(kernel):
         _constant_weights.mark(output.op, weights)
+    elif not _has_logged:
+        _has_logged = True
+        _logger.warning(
+            "export_weights=%r has no effect on layers with mixed precision, whose weights are cast in each call: "
+            "export the model with the dtype policy float32, or use tf_rnn_ops.freeze.",
+            weights,
+        )
+
+
+def _is_cast(tensor: Any) -> bool:
+    """Returns whether a tensor is the result of a cast in a graph."""
+    if not tf.is_symbolic_tensor(tensor):
+        return False
+    op = tensor.op
+    while op.type == "Identity":
+        op = op.inputs[0].op
+    return bool(op.type == "Cast")
 
 
 def _is_traced_by_converter() -> bool:

@@ -28,7 +28,7 @@ _lock = threading.Lock()  # guards the logged reasons of layers
 _supported: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
-_CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
+CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _OF_BLOCK_CELLS = {
     cell: f"the cell is a {cell.__name__}: the loop of Keras runs, and each step is the op {cell.__name__}"
     for cell in (GRUBlockCell, LSTMBlockCell)
@@ -89,7 +89,7 @@ def run(
 
 def is_recurrent(layer: Any) -> bool:
     """Returns whether a layer is an `RNN` with any cell, but not a `ConvLSTM`."""
-    return isinstance(layer, keras.layers.RNN) and not isinstance(layer, _CONVOLUTIONAL)
+    return isinstance(layer, keras.layers.RNN) and not isinstance(layer, CONVOLUTIONAL)
 
 
 def is_compiled_by_xla() -> bool:
@@ -215,12 +215,13 @@ def inner_loop(
         # With XLA, the ops of TensorFlow are faster than a call of GRUBlockCell per step.
         may_call_op = list(_activations(cell).values()) == ["tanh", "sigmoid"] and not is_compiled_by_xla()
         return _step_loop.inner_loop(layer, inputs, states, mask, training, may_call_op)
+    kernel = _kernel(cell, len(inputs))
     outputs, *final_states, _ = raw_ops.KerasRNN(
         sequences=tf.concat(inputs, axis=2),
         mask=[] if mask is None else mask,
         initial_h=states[0],
         initial_c=states[1] if len(states) == 2 else no_cell_state(dtype),
-        kernel=_kernel(cell, len(inputs)),
+        kernel=kernel,
         recurrent_kernel=keras.ops.cast(cell.recurrent_kernel, dtype),
         bias=[] if cell.bias is None else keras.ops.cast(cell.bias, dtype),
         **op_attributes(cell),
@@ -230,7 +231,7 @@ def inner_loop(
         is_training=bool(training),
     )
     if not training:
-        _exports.mark_exported(outputs)
+        _exports.mark_exported(outputs, kernel)
     final_states = final_states[: len(states)]
     if layer.return_sequences:
         # If there are no steps, the last output is zeros, as in the op.

@@ -1,10 +1,11 @@
-"""Tells Keras's own methods from others that replaced them, on a class or on an instance.
+"""Tells Keras's own methods from others that replaced them, on a class or on an instance; and the classes of Keras 2.
 
 A program may patch Keras before or after it imports this package, so the methods are checked at each use. A function is
 Keras's own if a module of Keras defines it: `functools.wraps` copies the name of a function, but not its globals.
 """
 
 import operator
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,12 @@ _LOOPS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.lay
 
 # By class and names of methods, the methods when all were last found to be Keras's own.
 _known: dict[tuple[type, tuple[str, ...]], Any] = {}
+
+
+def of_keras_2(*names: str) -> tuple[type, ...]:
+    """Returns the classes of these names in `tf_keras.layers`, or none if tf_keras is not imported."""
+    tf_keras = sys.modules.get("tf_keras")
+    return () if tf_keras is None else tuple(getattr(tf_keras.layers, each) for each in names)
 
 
 def unwrapped(function: Any) -> Any:
