@@ -1,10 +1,11 @@
 """Compares the quality of trained models with weights in float32, bfloat16 and int8, beside ONNX Runtime's LSTM.
 
-Trains three models and prints a Markdown table of their quality on data that they were not trained on:
+Trains models and prints a Markdown table of their quality on data that they were not trained on:
 
 * the two-layer LSTM of examples/char_language_model.py, on the source of Python's standard library;
 * a bidirectional LSTM that recognizes seven exercises from the accelerometer and gyroscope of a watch, for people
-  whom it has not seen. The recordings come with the package seglearn;
+  whom it has not seen. The recordings come with the package seglearn. Once with normalized features, once with the
+  features as recorded;
 * an LSTM with more weights than the caches of most CPUs hold, on the same text as the first.
 
 Only the weights of recurrent layers change their format; other layers compute in float32.
@@ -147,7 +148,7 @@ def windows(recordings: Sequence[np.ndarray], labels: np.ndarray) -> Data:
     return np.concatenate(of_each).astype("float32"), targets.astype("int32")
 
 
-def watch_data() -> tuple[Data, Data]:
+def watch_data(is_normalized: bool) -> tuple[Data, Data]:
     """Returns windows of a watch's recordings of exercises, from some people for training and from others."""
     # The data only: the package itself needs others that it does not name.
     spec = importlib.util.find_spec("seglearn")
@@ -160,14 +161,22 @@ def watch_data() -> tuple[Data, Data]:
         windows([data["X"][index] for index in np.flatnonzero(chosen)], data["y"][chosen])
         for chosen in (~unseen, unseen)
     )
+    if not is_normalized:
+        return (inputs, targets), (unseen_inputs, unseen_targets)
     mean, deviation = inputs.mean(axis=(0, 1)), inputs.std(axis=(0, 1))
     return ((inputs - mean) / deviation, targets), ((unseen_inputs - mean) / deviation, unseen_targets)
 
 
-def sensor_classifier(name: str, **options: int) -> Trained:
-    """Trains a classifier of exercises, given its name and the settings `units` and `steps`."""
+def sensor_classifier(name: str, is_normalized: bool, **options: int) -> Trained:
+    """Trains a classifier of exercises.
+
+    Args:
+      name: the model's name.
+      is_normalized: whether the features are normalized.
+      **options: the settings `units` and `steps`.
+    """
     settings = argparse.Namespace(**options, batch=64, evaluations=1, seed=SEED)
-    training, held_out = watch_data()
+    training, held_out = watch_data(is_normalized)
     keras.utils.set_random_seed(settings.seed)
     model = keras.Sequential(
         [
@@ -197,7 +206,12 @@ def models(quick: bool) -> Iterator[Trained]:
         units=256,
         steps=20 if quick else 700,
     )
-    yield sensor_classifier("sensors of a watch, bidirectional LSTM, 64 units", units=64, steps=100 if quick else 300)
+    sensors, of_sensors = (
+        "sensors of a watch, bidirectional LSTM, 64 units",
+        {"units": 64, "steps": 100 if quick else 300},
+    )
+    yield sensor_classifier(sensors, is_normalized=True, **of_sensors)
+    yield sensor_classifier(f"{sensors}, not normalized", is_normalized=False, **of_sensors)
     yield language_model(
         "characters, LSTM, 1024 units",
         large_lstm,

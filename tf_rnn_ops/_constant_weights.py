@@ -60,7 +60,8 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
     - "float32": the same as `function`.
     - "bfloat16": weights and the inputs and states of each step, rounded, on CPUs with AVX-512 BF16. On others, the
       same as "float32".
-    - "int8": integers, with a scale for each column of the weights and for each row of inputs and states.
+    - "int8": integers, with a scale for each column of the weights and for each row of inputs and states. States and
+      their weights have 8 bits. Inputs and theirs have 16 bits, so that features need no normalization.
 
     Sums, biases, gates and states are in float32. Ops of other types keep their type. Ops whose weights are not
     variables or constants of the function keep float32, and XLA ignores the format.
