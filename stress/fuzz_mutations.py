@@ -16,7 +16,8 @@ from inputs.calls import (
     zeros,
 )
 from inputs.keras_rnn import ACTIVATIONS
-from inputs.valid_calls import HUGE, KERAS_ACTIVATIONS, choice, valid_arguments
+from inputs.reserve_spaces import RESERVE_SPACES
+from inputs.valid_calls import HUGE, KERAS_ACTIVATIONS, choice
 
 INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)
@@ -221,37 +222,8 @@ def mutate_reserve_space(rng, call: Call) -> str | None:
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0 or value.dtype == object:
         return None
     name = choice(rng, tuple(RESERVE_SPACES))
-    replace(call, "reserve_space", RESERVE_SPACES[name](rng, call, value))
+    replace(call, "reserve_space", RESERVE_SPACES[name](rng, call.op, value))
     return f"reserve_space: {name}"
-
-
-def flip_bits(rng, value: np.ndarray, num_bytes: int) -> np.ndarray:
-    """Returns a copy with some bits of the first bytes flipped."""
-    data = bytearray(value.tobytes())
-    for _ in range(int(rng.integers(1, 5))):
-        data[int(rng.integers(min(num_bytes, len(data))))] ^= 1 << int(rng.integers(8))
-    return np.frombuffer(bytes(data), value.dtype)
-
-
-def of_another_call(rng, call: Call, value: np.ndarray) -> np.ndarray:
-    """Returns the reserve_space of another valid call, in the dtype of this call."""
-    other = valid_arguments(rng, call.op)["reserve_space"]
-    data = other.tobytes() if isinstance(other, np.ndarray) else b""
-    return np.frombuffer(data[: len(data) // value.itemsize * value.itemsize], value.dtype)
-
-
-RESERVE_SPACES: dict[str, Callable[[np.random.Generator, Call, np.ndarray], np.ndarray]] = {
-    "truncated": lambda rng, call, value: value[: int(rng.integers(value.size))].copy(),
-    "nothing": lambda rng, call, value: value[:0].copy(),
-    "longer": lambda rng, call, value: np.concatenate([value, value[: int(rng.integers(1, value.size + 1))]]),
-    "header's bits": lambda rng, call, value: flip_bits(rng, value, 256),
-    "any bits": lambda rng, call, value: flip_bits(rng, value, value.nbytes),
-    "random bytes": lambda rng, call, value: np.frombuffer(rng.bytes(value.nbytes), value.dtype),
-    "header, then random bytes": lambda rng, call, value: np.frombuffer(
-        value.tobytes()[:256] + rng.bytes(max(value.nbytes - 256, 0)), value.dtype
-    ),
-    "of another call": of_another_call,
-}
 
 
 def mutate_host_reserved(rng, call: Call) -> str | None:
