@@ -62,19 +62,21 @@ class _Cell(NamedTuple):
         gates = [d_i, d_ci, d_f, d_o] if self.new_cell_second else [d_i, d_f, d_ci, d_o]
         return d_cs_prev, tf.concat(gates, axis=-1)
 
-    def peephole_grads(self, cs_prev: tf.Tensor, cs: tf.Tensor, d_gates: tf.Tensor) -> list[tf.Tensor]:
+    def peephole_grads(
+        self, cs_prev: tf.Tensor, cs: tf.Tensor, d_gates: tf.Tensor, axes: Sequence[int]
+    ) -> list[tf.Tensor]:
         """Returns the gradients with respect to the peepholes, [cell_size].
 
         Args:
           cs_prev: the cell states before each step, [..., cell_size].
           cs: those after it.
           d_gates: the gradients with respect to [x h_prev] * w + b, [..., 4 * cell_size].
+          axes: all axes but the last.
         """
         if not self.use_peephole:
             return [tf.zeros_like(each) for each in self.peepholes]
         d_i, second, third, d_o = tf.split(d_gates, 4, axis=-1)
         d_f = third if self.new_cell_second else second
-        axes = tf.range(tf.rank(cs) - 1)
         return [tf.reduce_sum(d * c, axis=axes) for d, c in ((d_i, cs_prev), (d_f, cs_prev), (d_o, cs))]
 
 
@@ -85,7 +87,7 @@ def step_grads(use_peephole: bool, *inputs: tf.Tensor) -> list[tf.Tensor]:
     outputs = Activations(*[*values, tf.zeros_like(h_grad)])  # the step does not depend on h
     cell = _Cell(peepholes, use_peephole, new_cell_second=True)
     d_cs_prev, d_gates = cell.backward(cs_prev, outputs, _only_states(cs_grad, h_grad))
-    return [d_cs_prev, d_gates, *cell.peephole_grads(cs_prev, outputs.cs, d_gates)]
+    return [d_cs_prev, d_gates, *cell.peephole_grads(cs_prev, outputs.cs, d_gates, [0])]
 
 
 def sequence_grads(
@@ -143,6 +145,6 @@ def sequence_grads(
         d_cs,
         d_h,
         tf.matmul(x_h, rows, transpose_a=True),
-        *cell.peephole_grads(cs_before, values.cs, d_bars),
+        *cell.peephole_grads(cs_before, values.cs, d_bars, [0, 1]),
         tf.reduce_sum(rows, axis=0),
     ]
