@@ -19,7 +19,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 # Makes each of the targets, even if another one fails. Then names those that failed.
 MAKE_EACH = failed=; \
-	for target in $(1); do $(MAKE) --no-print-directory $$target || failed+=" $$target"; done; \
+	for target in $(1); do $(MAKE) --no-print-directory DAY=$(DAY) $$target || failed+=" $$target"; done; \
 	[ -z "$$failed" ] || { echo "==> failed:$$failed" >&2; exit 1; }
 
 # Builds with make treat warnings as errors; builds with pip do not.

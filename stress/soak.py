@@ -46,7 +46,7 @@ def parse_arguments() -> argparse.Namespace:
         "--events",
         type=int,
         default=1000,
-        help="exports with packed weights to load; a fifth as many forks and cancelled calls (default: %(default)s)",
+        help="exports with packed weights to load; a fifth as many cancelled calls (default: %(default)s)",
     )
     settings = parser.parse_args()
     unknown = set(settings.sections) - set(soak_sections.SECTIONS)

@@ -112,7 +112,7 @@ def out_of_memory(_: argparse.Namespace) -> Iterator[Part]:
 
 
 def packed(settings: argparse.Namespace) -> Iterator[Part]:
-    """Exports, forks and cancelled calls with packed weights."""
+    """Exports and cancelled calls with packed weights."""
     for name in packed_weights.CHECKS:
         number = settings.events if name.startswith("exports") else settings.events // 5
         yield Part(name, packed_weights.check, (name, number))

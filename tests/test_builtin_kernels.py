@@ -395,7 +395,10 @@ def reserve_space_bytes(fetch_reserve_space: bool, dropout: float, num_layers: i
         metadata = tf.compat.v1.RunMetadata()
         session.run(fetched, options=options, run_metadata=metadata)
     (node,) = (
-        node for device in metadata.step_stats.dev_stats for node in device.node_stats if node.node_name == "network"
+        node
+        for device in metadata.step_stats.dev_stats
+        for node in device.node_stats
+        if node.node_name.endswith("network")
     )
     (reserve_space,) = (each.tensor_description for each in node.output if each.slot == 3)
     return reserve_space.allocation_description.requested_bytes

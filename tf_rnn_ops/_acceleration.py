@@ -220,7 +220,7 @@ def _check_keras_2(strict: bool, stacklevel: int) -> None:
         if strict:
             raise RuntimeError(f"accelerate_keras(strict=True): {message}.")
         message += " or use `import keras`"
-    elif sys.modules.get("tf_keras") is not None:
+    elif "tf_keras" in sys.modules:
         message = "only Keras 3 is supported, but tf_keras (Keras 2) is imported: use `import keras`"
     else:
         return

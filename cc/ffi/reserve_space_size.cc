@@ -36,11 +36,12 @@ extern "C" __attribute__((visibility("default"))) std::int64_t
 TfRnnOps_KerasRNNReserveSpaceSize(const char* rnn_mode, std::int64_t batch,
                                   std::int64_t time, std::int64_t units,
                                   std::int64_t element_bytes) {
+  if (rnn_mode == nullptr) return -1;
   rnn::RnnConfig config{};
   std::string error;
   try {
     config.mode = rnn::RnnModeOf(rnn_mode, &error);
-  } catch (const std::exception&) {  // a C program does not catch it
+  } catch (const std::exception&) {  // a C program cannot catch it
     return -1;
   }
   config.num_directions = config.num_layers = 1;

@@ -79,8 +79,9 @@ class CallFrame {
   // if others may write to it, or if unknown.
   virtual const void* FindOwnMemory(const char* /*input*/) { return nullptr; }
 
-  // A reference to an input that has own memory. While it exists, the memory
-  // has the same contents, and no other memory has the same identity.
+  // A reference to an input for which FindOwnMemory is not null. While it
+  // exists, the memory has the same contents, and no other memory has the same
+  // identity.
   virtual std::shared_ptr<const void> Hold(const char* /*input*/) {
     return nullptr;
   }

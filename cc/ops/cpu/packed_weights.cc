@@ -18,15 +18,25 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<std::weak_ptr<const PackedWeights>> weights;
+  std::mutex mutex_of_users;
+
+  void Lock() {
+    mutex.lock();
+    mutex_of_users.lock();
+  }
+  void Unlock() {
+    mutex_of_users.unlock();
+    mutex.unlock();
+  }
 };
 
-// Never destroyed, since kernels may outlive static objects. A process is not
-// forked while a thread uses it: in the new process, nobody would release it.
+// Never destroyed, since kernels may outlive static objects. A fork waits until
+// no thread holds the mutexes: in the forked process, nobody would unlock them.
 Registry& TheRegistry() {
   static Registry* const registry = [] {
-    pthread_atfork([] { TheRegistry().mutex.lock(); },
-                   [] { TheRegistry().mutex.unlock(); },
-                   [] { TheRegistry().mutex.unlock(); });
+    pthread_atfork([] { TheRegistry().Lock(); },
+                   [] { TheRegistry().Unlock(); },
+                   [] { TheRegistry().Unlock(); });
     return new Registry;
   }();
   return *registry;
@@ -66,6 +76,10 @@ std::shared_ptr<const PackedWeights> PackedWeights::Share(
   std::shared_ptr<const PackedWeights> shared = std::move(weights);
   all.push_back(shared);
   return shared;
+}
+
+std::mutex& PackedWeights::MutexOfUsers() {
+  return TheRegistry().mutex_of_users;
 }
 
 // The bytes of all packed weights of this process.

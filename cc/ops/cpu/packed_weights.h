@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <tuple>
@@ -43,6 +44,10 @@ class PackedWeights {
   // are any; otherwise `weights`, which must not change from now on.
   static std::shared_ptr<const PackedWeights> Share(
       std::unique_ptr<PackedWeights> weights);
+
+  // For pointers to packed weights that several threads use. Held for a few
+  // instructions.
+  static std::mutex& MutexOfUsers();
 
  private:
   PackedWeights(void* data, std::int64_t num_bytes)
@@ -83,8 +88,10 @@ class ConstantWeights {
     auto kernels = KernelsFor<E>(inputs);
     std::shared_ptr<const Entry> entry;  // until the pass has ended
     Identity identity;
-    if (are_constant_ && !pass->is_training &&
-        FindIdentity(frame, *pass, &identity)) {
+    const bool is_marked = are_constant_ && !pass->is_training;
+    if (is_marked && !FindIdentity(frame, *pass, &identity)) {
+      SetEntry(nullptr);  // frees earlier weights
+    } else if (is_marked) {
       if constexpr (std::is_same_v<E, float>) {
         kernels = rnn::GetInferenceKernels(rnn::ActiveInstructionSet(),
                                            inputs.config(), format_);
@@ -143,7 +150,7 @@ class ConstantWeights {
                                           const rnn::NetworkKernels<E>& kernels,
                                           const rnn::NetworkForward<E>& pass,
                                           const Identity& identity) {
-    std::shared_ptr<const Entry> entry = std::atomic_load(&entry_);
+    std::shared_ptr<const Entry> entry = LastEntry();
     if (entry != nullptr && entry->identity == identity) return entry;
     // Other calls do not wait for the one that packs. A process that was forked
     // meanwhile has no such call.
@@ -153,16 +160,18 @@ class ConstantWeights {
         !packing_process_.compare_exchange_strong(packing, process)) {
       return nullptr;
     }
-    // The memory of earlier weights may serve these.
+    const struct End {
+      ~End() { packing_process = 0; }
+      std::atomic<pid_t>& packing_process;
+    } end{packing_process_};
+    // Frees earlier weights before it allocates memory for these.
     entry = nullptr;
-    std::atomic_store(&entry_, entry);
+    SetEntry(nullptr);
     try {
       entry = MakeEntry(frame, inputs, kernels, pass, identity);
-      std::atomic_store(&entry_, entry);
+      SetEntry(entry);
     } catch (const std::bad_alloc&) {
-      entry = nullptr;
     }
-    packing_process_ = 0;
     return entry;
   }
 
@@ -192,11 +201,20 @@ class ConstantWeights {
     return entry;
   }
 
+  std::shared_ptr<const Entry> LastEntry() const {
+    const std::lock_guard<std::mutex> lock(PackedWeights::MutexOfUsers());
+    return entry_;
+  }
+  void SetEntry(std::shared_ptr<const Entry> entry) {
+    const std::lock_guard<std::mutex> lock(PackedWeights::MutexOfUsers());
+    entry_.swap(entry);
+  }
+
   const std::vector<const char*> inputs_;
   bool are_constant_ = false;
   rnn::WeightFormat format_ = rnn::WeightFormat::kFloat32;
   std::atomic<pid_t> packing_process_{0};  // or 0 if no call packs
-  std::shared_ptr<const Entry> entry_;     // atomic; of the last weights
+  std::shared_ptr<const Entry> entry_;  // of the last weights
 };
 
 }  // namespace tf_rnn_ops

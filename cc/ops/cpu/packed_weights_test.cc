@@ -20,6 +20,8 @@
 #include "cc/rnn/status.h"
 #include "gtest/gtest.h"
 
+extern "C" std::int64_t TfRnnOps_PackedWeightsBytes();
+
 namespace {
 
 // How many allocations of this thread succeed before one fails; negative if all
@@ -157,6 +159,7 @@ TEST_F(PackedWeightsTest, MemoryIdentifiesWeights) {
   params.assign(params.size(), 0.5f);
   const Result third = Run(nullptr, params);
   EXPECT_FALSE(third.is_packed);
+  EXPECT_EQ(TfRnnOps_PackedWeightsBytes(), 0);
   EXPECT_LT(second.output[0] * third.output[0], 0);
 }
 
@@ -213,22 +216,22 @@ TEST_F(PackedWeightsTest, ThreadsThatPackAndGiveUpWeights) {
 }
 
 // A forked process has no threads but the one that forked.
-TEST(PackedWeightsRegistryTest, IsUsableInAProcessForkedMeanwhile) {
-  const auto share = [] {
-    return PackedWeights::Share(PackedWeights::Allocate(1 << 20));
-  };
+TEST_F(PackedWeightsTest, AForkedProcessPacksForItself) {
+  const std::vector<float> params = Params(0.5f);
+  const char memory[3] = {};
   std::atomic<bool> ends{false};
   std::thread other([&] {
-    const auto kept = share();
-    while (!ends) share();
+    for (int i = 0; !ends; ++i) {
+      Run(&memory[i % 2], params);
+      PackedWeights::Share(PackedWeights::Allocate(1 << 20));
+    }
   });
   int status = 0;
-  for (int i = 0; i < 100 && status == 0; ++i) {
+  for (int i = 0; i < 200 && status == 0; ++i) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(60);
-      share();
-      _exit(0);
+      _exit(Run(&memory[2], params).is_packed ? 0 : 1);
     }
     waitpid(child, &status, 0);
   }

@@ -79,8 +79,9 @@ Status TensorFlowFrame::FindInput(const char* name, Array* array) {
 }
 
 // TensorFlow writes to a buffer of its own only if there is one reference to
-// it. It does not own memory of NumPy, DLPack and others, and who passes a
-// tensor through the C API may write to it later even if TensorFlow has
+// it, except in assignments to variables of TensorFlow 1, InplaceUpdate and its
+// like. It does not own memory of NumPy, DLPack and others, and whoever passes
+// a tensor through the C API may write to it later even if TensorFlow has
 // allocated it.
 const void* TensorFlowFrame::FindOwnMemory(const char* input) {
   static constexpr char kNoElements = 0;

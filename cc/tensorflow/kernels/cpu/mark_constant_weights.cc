@@ -16,6 +16,7 @@
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/graph.h"
 
 namespace tf_rnn_ops {
@@ -90,11 +91,22 @@ Weights FindWeights(const Node& node,
   return weights;
 }
 
+// Whether a node may draw masks, and so needs its weights for training.
+bool AppliesDropout(const Node& node) {
+  bool is_training = false;
+  float dropout = 0;
+  return tensorflow::TryGetNodeAttr(node.attrs(), "is_training",
+                                    &is_training) &&
+         tensorflow::TryGetNodeAttr(node.attrs(), "dropout", &dropout) &&
+         is_training && dropout > 0;
+}
+
 // Marks a node, or removes its mark.
 void MarkNode(Node* node) {
   const auto names = NamesOfWeights(node->type_string());
   if (names.empty()) return;
-  const Weights weights = FindWeights(*node, names);
+  const Weights weights =
+      AppliesDropout(*node) ? Weights{false, false} : FindWeights(*node, names);
   bool is_marked = node->attrs().Find(kConstantWeights) != nullptr;
   if (is_marked && !weights.are_constants_or_variables) {
     node->ClearAttr(kConstantWeights);
