@@ -69,9 +69,9 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
     """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
 
     Later changes to the variables have no effect on it. Variables that the function assigns, such as the states of
-    stateful layers and of random seeds, stay variables; to save such a function, also make the model an attribute of the
-    saved module. It is faster than `function`, above all for few sequences, and with "bfloat16" or "int8" faster again. How
-    much results then differ is in docs/guides/serving.md.
+    stateful layers and of random seeds, stay variables; to save such a function, also make the model an attribute of
+    the saved module. It is faster than `function`, above all for few sequences, and with "bfloat16" or "int8" faster
+    again. How much results then differ is in docs/guides/serving.md.
 
     `weights` is what recurrent ops of type float32 multiply, on CPUs:
 
