@@ -214,7 +214,7 @@ class ConstantWeights {
   bool are_constant_ = false;
   rnn::WeightFormat format_ = rnn::WeightFormat::kFloat32;
   std::atomic<pid_t> packing_process_{0};  // or 0 if no call packs
-  std::shared_ptr<const Entry> entry_;  // of the last weights
+  std::shared_ptr<const Entry> entry_;     // of the last weights
 };
 
 }  // namespace tf_rnn_ops
