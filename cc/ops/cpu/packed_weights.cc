@@ -34,8 +34,7 @@ struct Registry {
 // no thread holds the mutexes: in the forked process, nobody would unlock them.
 Registry& TheRegistry() {
   static Registry* const registry = [] {
-    pthread_atfork([] { TheRegistry().Lock(); },
-                   [] { TheRegistry().Unlock(); },
+    pthread_atfork([] { TheRegistry().Lock(); }, [] { TheRegistry().Unlock(); },
                    [] { TheRegistry().Unlock(); });
     return new Registry;
   }();
