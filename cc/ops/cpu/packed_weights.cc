@@ -45,13 +45,14 @@ Registry& TheRegistry() {
 
 std::unique_ptr<PackedWeights> PackedWeights::Allocate(std::int64_t num_bytes) {
   constexpr std::size_t kAlignment = 64;
-  void* data = nullptr;
-  if (num_bytes < 0 || posix_memalign(&data, kAlignment, num_bytes) != 0) {
+  std::unique_ptr<PackedWeights> weights(new PackedWeights(num_bytes));
+  if (num_bytes < 0 ||
+      posix_memalign(&weights->data_, kAlignment, num_bytes) != 0) {
     return nullptr;
   }
   // Padding must be equal, too.
-  std::memset(data, 0, num_bytes);
-  return std::unique_ptr<PackedWeights>(new PackedWeights(data, num_bytes));
+  std::memset(weights->data_, 0, num_bytes);
+  return weights;
 }
 
 PackedWeights::~PackedWeights() { std::free(data_); }

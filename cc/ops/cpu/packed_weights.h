@@ -50,10 +50,9 @@ class PackedWeights {
   static std::mutex& MutexOfUsers();
 
  private:
-  PackedWeights(void* data, std::int64_t num_bytes)
-      : data_(data), num_bytes_(num_bytes) {}
+  explicit PackedWeights(std::int64_t num_bytes) : num_bytes_(num_bytes) {}
 
-  void* const data_;
+  void* data_ = nullptr;
   const std::int64_t num_bytes_;
 };
 
