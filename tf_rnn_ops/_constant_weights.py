@@ -199,10 +199,8 @@ def _unassigned(function: Any) -> list[tf.Variable]:
     def is_assigned_by(node: Any, index: int) -> bool:
         if node.op not in _CALLS:
             return node.op not in _READS
-        called = [each.name for value in node.attr.values() for each in (value.func, *value.list.func)]
-        return any(
-            is_assigned(each, functions[each].signature.input_arg[index].name) for each in called if each in functions
-        )
+        called = [each.name for each in _functions_of(node) if each.name in functions]
+        return any(is_assigned(each, functions[each].signature.input_arg[index].name) for each in called)
 
     captured = function.captured_inputs
     placeholders = function.inputs[len(function.inputs) - len(captured) :]
@@ -234,6 +232,12 @@ def _nodes(graph: Any) -> Iterator[Any]:
         yield from function.node_def
 
 
+def _functions_of(node: Any) -> Iterator[Any]:
+    """Yields the functions in the attributes of a node."""
+    for attribute in node.attr.values():
+        yield from (attribute.func, *attribute.list.func)
+
+
 def _rename_functions(graph: Any) -> None:
     """Gives the functions of a GraphDef new names. TensorFlow would take those that it knows by the same names."""
     suffix = f"_{uuid.uuid4().hex}"
@@ -245,10 +249,9 @@ def _rename_functions(graph: Any) -> None:
         gradient.gradient_func = names[gradient.gradient_func]
     for node in _nodes(graph):
         node.op = names.get(node.op, node.op)
-        for attribute in node.attr.values():
-            for called in (attribute.func, *attribute.list.func):
-                if called.name in names:
-                    called.name = names[called.name]
+        for called in _functions_of(node):
+            if called.name in names:
+                called.name = names[called.name]
 
 
 def _mark_node(node: Any, weights: str) -> bool:
@@ -268,11 +271,10 @@ def _imported(graph: Any, frozen: Any, function: Any) -> Any:
       function: a concrete function with the arguments and results.
     """
     imported = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
-    tensors = (
+    inputs, outputs = (
         [imported.graph.get_tensor_by_name(each.name) for each in group] for group in (frozen.inputs, frozen.outputs)
     )
-    inputs, outputs = tensors
-    # Such as assignments.
+    # Nothing else fetches operations without outputs, such as assignments.
     effects = [each for each in imported.graph.get_operations() if not (each.outputs or each.type == "NoOp")]
     compute = imported.prune(inputs, [*outputs, *effects])
 
