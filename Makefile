@@ -19,7 +19,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 # Makes each of the targets, even if another one fails. Then names those that failed.
 MAKE_EACH = failed=; \
-	for target in $(1); do $(MAKE) --no-print-directory DAY=$(DAY) $$target || failed+=" $$target"; done; \
+	for target in $(1); do $(MAKE) --no-print-directory TURN=$(TURN) $$target || failed+=" $$target"; done; \
 	[ -z "$$failed" ] || { echo "==> failed:$$failed" >&2; exit 1; }
 
 # Builds with make treat warnings as errors; builds with pip do not.
@@ -251,30 +251,36 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # ---------------------------------------------------------------- checks
 
-# CI has no time for all checks of a release. By day, it takes turns: AddressSanitizer for some of the instruction sets, or
-# ThreadSanitizer and another TensorFlow.
-DAY := $(shell echo $$(($$(date +%s) / 86400)))
-OF_THE_DAY = $(word $(shell echo $$(($(DAY) / 2 % $(words $(1)) + 1))),$(1))
-TENSORFLOW_OF_THE_DAY = $(call OF_THE_DAY,$(OTHER_TENSORFLOWS))
-TURN_0 = sanitize-memory RUNS_UP_TO=$(call OF_THE_DAY,avx2 avx512 $(RUNS_UP_TO)) \
+# CI has no time for all checks of a release. The content of the files decides which part of them a change gets, so that the
+# same commit always gets the same. The nightly workflow runs all.
+TURN ?= $(shell find benchmarks cc examples stress testing tests tf_rnn_ops third_party tools -type f -not -name '*.pyc' \
+	-print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | awk '{ print $$1 % 24 }')
+# A third of the cases of each Python test.
+PART ?= $(shell echo $$(($(TURN) % 3)))/3
+# AddressSanitizer for some of the instruction sets, or ThreadSanitizer and another TensorFlow.
+CHOSEN = $(word $(shell echo $$(($(TURN) / 6 % $(words $(1)) + 1))),$(1))
+OTHER_TENSORFLOW = $(call CHOSEN,$(OTHER_TENSORFLOWS))
+SANITIZE_0 = sanitize-memory RUNS_UP_TO=$(call CHOSEN,avx2 avx512 $(RUNS_UP_TO)) \
 	test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
-TURN_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(TENSORFLOW_OF_THE_DAY) \
-	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(TENSORFLOW_OF_THE_DAY),$(TENSORFLOWS))"
-ci: ## Run the checks that a change must pass; DAY=0 with AddressSanitizer, DAY=1 with ThreadSanitizer and another TensorFlow.
+SANITIZE_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(OTHER_TENSORFLOW) \
+	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(OTHER_TENSORFLOW),$(TENSORFLOWS))"
+IN_TURN = $(SANITIZE_$(shell echo $$(($(TURN) / 3 % 2))))
+
+ci: ## Run the checks that a change must pass; TURN=0 to 23 chooses those that not every change gets.
+	@echo '==> make ci TURN=$(TURN): $(IN_TURN), part $(PART) of the cases'
 	@+$(call MAKE_EACH,lint ci-turn docs test)
 
-ci-turn: ## Run the checks of `make ci` that take turns.
-	@$(MAKE) --keep-going $(TURN_$(shell echo $$(($(DAY) % 2))))
+ci-turn: ## Run the checks of `make ci` that not every change gets.
+	@$(MAKE) --keep-going $(IN_TURN)
 
 test: ## Run the C++ unit tests and a third of the cases of each Python test; PART=0/1 for all.
+	@echo '==> make test PART=$(PART)'
 	@+$(call MAKE_EACH,test-cc test-python test-xla-sample)
 
 test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@echo "==> C++ unit tests"
 	@tools/bazel.sh test //...
 
-# Each day, another third of the cases.
-PART ?= $(shell echo $$(($(DAY) % 3)))/3
 test-python: $(VENV)/installed $(VENV)/peers build/engine-calls/ready build/saved-model-calls/ready ## Run the Python tests of `make test` on the installed wheel.
 	@echo "==> Python tests, part $(PART) of the cases; PART=0/1 for all"
 	@$(VENV)/bin/$(PYTEST) -m "not slow" --part=$(PART)
