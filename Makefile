@@ -289,7 +289,7 @@ test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which C
 	@echo "==> slow Python tests"
 	@$(VENV)/bin/$(PYTEST) -m slow
 
-# Tests of results and of rejected input. testing/environment/xla_switch.py lists what XLA cannot do.
+# Tests of results and of rejected input. The mark not_xla is at those that XLA cannot pass.
 XLA_TESTS = $(wildcard $(addprefix tests/test_,*_gradients.py *_second_order.py *_layer*.py keras_rnn.py \
 	accelerate_keras.py *_parity.py *_bad_input.py *_shapes.py *_dropout.py *_params_ops.py unaligned.py builtin_kernels.py))
 XLA_EVERY := 1
@@ -407,8 +407,8 @@ fuzz: $(VENV)/installed ## Fuzz the ops with nearly valid arguments and check th
 fuzz-engine: $(VENV)/ready .tools/bazel ## Fuzz the C++ engine with libFuzzer, a minute per target; OPTIONS="--seconds 1200" for longer.
 	@tools/fuzz_engine.sh $(OPTIONS)
 
-soak: $(VENV)/installed ## Stress the ops: threads, long training, long sequences, out of memory, packed weights; OPTIONS="--minutes 10" for longer.
-	@$(VENV)/bin/python stress/soak.py $(OPTIONS)
+soak: $(VENV)/installed $(VENV)/peers ## Stress the ops: threads, long training, long sequences, out of memory, packed weights; OPTIONS="--soak 5" for longer.
+	@$(VENV)/bin/pytest -rP --soak 1 tests/test_robustness.py $(OPTIONS)
 
 memcheck: $(VENV)/installed $(VENV)/peers ## Run the Python tests of the ops under AddressSanitizer and UndefinedBehaviorSanitizer.
 	@echo "==> Python tests under AddressSanitizer and UndefinedBehaviorSanitizer"

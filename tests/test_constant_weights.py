@@ -18,6 +18,8 @@ from inputs import cudnn_rnn, keras_rnn
 
 from tf_rnn_ops import _constant_weights, accelerate_keras, freeze, layers, packed_weights_bytes, params, raw_ops
 
+pytestmark = pytest.mark.not_xla("XLA packs weights in each call, and ignores their format", sure=False)
+
 UNITS = 80  # more than a panel of every instruction set
 FORMATS = ("float32", "bfloat16", "int8")
 # Relative to the largest element of a result.
