@@ -44,12 +44,15 @@ hypothesis.settings.register_profile(
 
 
 def pytest_addoption(parser):
-    """Adds --part."""
+    """Adds --part and --soak."""
     parser.addoption(
         "--part",
         default="0/1",
         metavar="K/N",
         help="Run part K of N of the cases of each test, and at least one. The parts 0 to N-1 together are all cases.",
+    )
+    parser.addoption(
+        "--soak", type=float, metavar="FACTOR", help="Run tests/test_robustness.py FACTOR times as long as `make soak`."
     )
 
 

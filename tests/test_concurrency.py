@@ -1,38 +1,7 @@
 """Tests that concurrent calls return the results of sequential calls, without deadlocks and leaks."""
 
-import pytest
 from environment import forked, processes
 from inputs import mixed_calls
-from robustness import packed_weights
-
-
-# Sizes of TensorFlow's intra-op and inter-op thread pools; 0: one thread per CPU.
-@pytest.mark.parametrize(
-    ("intra_op", "inter_op"),
-    [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(8, 0, marks=pytest.mark.slow)],
-)
-def test_sixteen_threads_with_calls_of_every_op(intra_op, inter_op):
-    forked.run_code(
-        """
-        import sys
-        from robustness import concurrent_calls
-        concurrent_calls.set_pools(int(sys.argv[1]), int(sys.argv[2]))
-        concurrent_calls.check(seed=0, seconds=3)
-        """,
-        str(intra_op),
-        str(inter_op),
-        **processes.WITH_TESTING,
-    )
-
-
-@pytest.mark.parametrize("name", packed_weights.CHECKS)
-def test_packed_weights_in_long_lived_processes(name):
-    code = """
-        import sys
-        from robustness import packed_weights
-        packed_weights.check(sys.argv[1], 12)
-        """
-    forked.run_code(code, name, **processes.WITH_TESTING)
 
 
 def test_threads_with_a_small_stack():

@@ -3,34 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from environment import processes
-from robustness import memory_limits
 
 import tf_rnn_ops
-
-CHECK = """
-import sys
-from robustness import memory_limits
-print(*memory_limits.to_text(memory_limits.check(sys.argv[1], sys.argv[2:])), sep="\\n")
-"""
-
-MASKED = ["KerasRNN of a long masked sample", "KerasRNNBackprop with a mask"]
-
-
-@pytest.mark.parametrize("name", MASKED)
-def test_masked_layers_under_increasing_memory_limits(name):
-    processes.run_code(CHECK, "eager", name, **memory_limits.ENVIRONMENT, **processes.WITH_TESTING)
-
-
-@pytest.mark.slow
-def test_every_op_under_increasing_memory_limits():
-    processes.run_code(CHECK, "eager", **memory_limits.ENVIRONMENT, **processes.WITH_TESTING)
-
-
-@pytest.mark.parametrize("entry_point", ["graph", pytest.param("dataset", marks=pytest.mark.slow)])
-def test_graphs_and_datasets_continue_after_an_error(entry_point):
-    names = ["CudnnRNNV3", "CudnnRNNBackpropV3", "CudnnRNNBackpropGrad", "GRUBlockCell", *MASKED]
-    processes.run_code(CHECK, entry_point, *names, **memory_limits.ENVIRONMENT, **processes.WITH_TESTING)
 
 
 def test_an_output_larger_than_any_memory():

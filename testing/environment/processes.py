@@ -24,7 +24,7 @@ def environment(**changes):
     return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **changes}
 
 
-def run_python(*arguments, cwd="/", **changes):
+def run_python(*arguments, cwd="/", timeout=TIMEOUT, **changes):
     """Runs this interpreter, with changes of the environment. Returns the finished process."""
     return subprocess.run(
         [sys.executable, *arguments],
@@ -33,7 +33,7 @@ def run_python(*arguments, cwd="/", **changes):
         capture_output=True,
         text=True,
         check=False,
-        timeout=TIMEOUT,
+        timeout=timeout,
     )
 
 

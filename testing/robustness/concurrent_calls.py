@@ -33,23 +33,6 @@ class Usage:
         return cls(process_resources.memory(), process_resources.num_threads())
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """Statistics of a run.
-
-    Attributes:
-      num_calls: the number of calls of all threads.
-      seconds: the duration of the run.
-      early: the usage after a third of the rounds.
-      late: the usage at the end.
-    """
-
-    num_calls: int
-    seconds: float
-    early: Usage
-    late: Usage
-
-
 def set_pools(intra_op: int, inter_op: int) -> None:
     """Sets the sizes of TensorFlow's thread pools before its first use; 0 for the default."""
     tf.config.threading.set_intra_op_parallelism_threads(intra_op)
@@ -93,13 +76,19 @@ class Threads:
             assert mixed_calls.contents(call()) == expected, f"{call.name} differs from the sequential result"
 
 
-def run(seed: int, seconds: float) -> Outcome:
-    """Runs concurrent calls for a time, after a warm-up.
+def check(intra_op: int, inter_op: int, seconds: float) -> str:
+    """Runs concurrent calls for a time, after a warm-up, and returns a summary.
+
+    Args:
+      intra_op: the size of TensorFlow's intra-op pool.
+      inter_op: the size of its inter-op pool.
+      seconds: the time.
 
     Raises:
-      AssertionError: if the bits of a call differ from those of the sequential call.
+      AssertionError: if the bits of a call differ from those of the sequential call, or if memory or threads grow.
     """
-    threads = Threads(seed)
+    set_pools(intra_op, inter_op)
+    threads = Threads(seed=0)
     for _ in range(3):
         threads.run_round()
     start, num_calls, early = time.monotonic(), 0, None
@@ -107,17 +96,12 @@ def run(seed: int, seconds: float) -> Outcome:
         num_calls += threads.run_round()
         if early is None and passed > seconds / 3:
             early = Usage.now()
-    return Outcome(num_calls, passed, early or Usage.now(), Usage.now())
-
-
-def check(seed: int, seconds: float) -> Outcome:
-    """Like `run`, but also asserts that memory and threads do not grow.
-
-    Raises:
-      AssertionError: if they grow, or the bits of a call differ from those of the sequential call.
-    """
-    outcome = run(seed, seconds)
-    growth = outcome.late.memory - outcome.early.memory
-    assert growth <= MOST_GROWTH, f"memory grew by {growth} bytes in {outcome.num_calls} calls"
-    assert outcome.late.threads <= outcome.early.threads, f"threads grew: {outcome.early} to {outcome.late}"
-    return outcome
+    late = Usage.now()
+    early = early or late
+    growth = late.memory - early.memory
+    assert growth <= MOST_GROWTH, f"memory grew by {growth} bytes in {num_calls} calls"
+    assert late.threads <= early.threads, f"threads grew: {early} to {late}"
+    return (
+        f"{num_calls} calls of {NUM_THREADS} threads, all bitwise equal to sequential calls; memory "
+        f"{growth / 2**20:+.1f} MiB in the last two thirds, {late.threads} threads ({early.threads} before)"
+    )

@@ -3,15 +3,14 @@
 import dataclasses
 import time
 
+from checks import parity
 from checks.cudnn_rnn import check_against_reference, run_backprop, run_forward, tensors
 from environment import process_resources
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs.cudnn_rnn import Config, sized
 
-MODES_AND_DTYPES = [("lstm", "float32"), ("gru", "float32"), ("lstm", "bfloat16"), ("gru", "bfloat16")]
 ROUNDS = 3
-# Largest ratio of the time and memory per step of a sequence to those of a sequence of a quarter of its length. Steps
-# of longer sequences take more time when their memory exceeds a cache.
+# Largest ratio of the memory per step of a sequence to that of a sequence of a quarter of its length.
 MOST_RATIO = 2.0
 
 
@@ -41,24 +40,21 @@ def cost(config: Config, dtype: str) -> Cost:
     return Cost(min(seconds), process_resources.peak() - before)
 
 
-def check_memory(mode: str, dtype: str, num_steps: int) -> tuple[Cost, Cost]:
-    """Returns the costs of a training step on a sequence of a quarter of the length and on the whole sequence.
+def check(mode: str, dtype: str, num_steps: int) -> str:
+    """Runs a sequence and a quarter of it, forward and backward, and returns a summary.
 
-    Use it in a process with ENVIRONMENT.
+    Use it in a process whose freed memory returns to the system.
 
     Raises:
-      AssertionError: if the memory grows faster than the length.
+      AssertionError: if the memory grows faster than the length, or if a result differs from the reference.
     """
     cost(network(mode, num_steps // 4), dtype)  # warm-up
     part, whole = (cost(network(mode, steps), dtype) for steps in (num_steps // 4, num_steps))
     assert whole.memory <= 4 * MOST_RATIO * part.memory, f"{mode}, {dtype}: {part} {whole}"
-    return part, whole
-
-
-def check_results(mode: str, dtype: str, num_steps: int) -> None:
-    """Compares a sequence, forward and backward, with the reference."""
     check_against_reference(network(mode, num_steps), dtype)
-
-
-# Freed memory returns to the system, so that memory use is measurable.
-ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    worst = max(float(row.split()[-2]) for row in parity.table()[1:])
+    return (
+        f"{num_steps} steps: largest difference {worst:.1e}, tolerance {parity.TOLERANCES[dtype]:.0e}; "
+        f"{whole.seconds:.2f} s of CPU and {whole.memory / 2**20:.0f} MiB; "
+        f"a quarter of the steps: {part.seconds:.2f} s and {part.memory / 2**20:.0f} MiB"
+    )

@@ -18,6 +18,7 @@ from references import cudnn_rnn as reference
 
 DELAY = 2
 NUM_BATCHES = 50
+NUM_CHECKPOINTS = 10
 LEARNING_RATE = 0.25  # small enough that steps do not amplify differences of the weights
 MOST_GROWTH = 4 << 20  # of memory since the first checkpoint, in bytes
 HALF_AN_ULP = 2.0**-24  # of float32, relative to the number
@@ -147,20 +148,28 @@ def run(config: Config, num_steps: int, num_checkpoints: int):
         )
 
 
-def check(config: Config, num_steps: int, num_checkpoints: int) -> list[Checkpoint]:
-    """Trains in both dtypes and returns the checkpoints.
+def check(mode: str, num_steps: int) -> str:
+    """Trains in both dtypes and returns a summary.
 
     Raises:
       AssertionError: if gradients, weights or the loss differ by more than rounding, or memory or threads grow.
     """
-    checkpoints = []
-    for point in run(config, num_steps, num_checkpoints):
-        checkpoints.append(point)
+    config = Config(mode, num_units=32, input_size=8, time=12, batch=16)
+    points: list[Checkpoint] = []
+    for point in run(config, num_steps, NUM_CHECKPOINTS):
+        points.append(point)
         assert point.gradient_error <= parity.TOLERANCES["float32"], point
         assert point.wide_gradient_error <= parity.TOLERANCES["float64"], point
         assert point.distance <= point.bound, point
         assert abs(point.loss - point.wide_loss) <= 1e-3 * point.wide_loss, point
-        assert point.memory - checkpoints[0].memory <= MOST_GROWTH, point
-        assert point.num_threads <= checkpoints[0].num_threads, point
-    assert checkpoints[-1].loss < checkpoints[0].loss
-    return checkpoints
+        assert point.memory - points[0].memory <= MOST_GROWTH, point
+        assert point.num_threads <= points[0].num_threads, point
+    first, last = points[0], points[-1]
+    assert last.loss < first.loss
+    return (
+        f"{num_steps} steps: loss {first.loss:.4f} to {last.loss:.7f} (float64: {last.wide_loss:.7f}); largest "
+        f"gradient difference {max(point.gradient_error for point in points):.1e}, tolerance "
+        f"{parity.TOLERANCES['float32']:.0e}; largest weight difference "
+        f"{max(point.distance for point in points):.1e}, bound {last.bound:.1e}; memory "
+        f"{(last.memory - first.memory) / 2**20:+.1f} MiB"
+    )

@@ -48,8 +48,8 @@ def x_and_params() -> tuple[tf.Tensor, tf.Tensor]:
     return inputs["input"], inputs["params"]
 
 
-def load_and_give_up(num_loads: int) -> int:
-    """Loads exports in turns, and returns the growth of memory in KiB after the first tenth.
+def load_and_give_up(num_loads: int) -> str:
+    """Loads exports in turns, and returns a summary.
 
     Raises:
       AssertionError: if a result is wrong, or if memory or packed weights stay.
@@ -74,7 +74,7 @@ def load_and_give_up(num_loads: int) -> int:
     growth = process_resources.memory() - memory
     assert tf_rnn_ops.packed_weights_bytes() == 0
     assert growth < MOST_AT_FIRST + MOST_PER_LOAD * num_loads, f"{growth} bytes"
-    return growth >> 10
+    return f"{num_loads} exports loaded and given up: {growth >> 10} KiB more memory after the first tenth"
 
 
 @contextlib.contextmanager
@@ -106,8 +106,8 @@ def clients(call: Callable[[], None]) -> Iterator[list[int]]:
     assert not errors, errors[0]
 
 
-def cancel_beside_clients(num_cancelled: int) -> int:
-    """Cancels long calls, one after another, while threads run short ones, and returns the number of short calls.
+def cancel_beside_clients(num_cancelled: int) -> str:
+    """Cancels long calls, one after another, while threads run short ones, and returns a summary.
 
     The threads run sessions, because TensorFlow cancels functions of all threads at once.
 
@@ -126,17 +126,4 @@ def cancel_beside_clients(num_cancelled: int) -> int:
         for _ in range(num_cancelled):
             interruptions.cancel_function(long)
     assert process_resources.num_threads() <= num_threads + 1, "threads leaked"
-    return sum(counts)
-
-
-# By a description, the check of a number of events, and what it counts.
-CHECKS: dict[str, tuple[Callable[[int], int], str]] = {
-    "exports loaded and given up": (load_and_give_up, "KiB more memory"),
-    "cancelled calls beside clients": (cancel_beside_clients, "calls of the clients"),
-}
-
-
-def check(name: str, number: int) -> str:
-    """Runs a check and returns a summary."""
-    function, unit = CHECKS[name]
-    return f"{number} {name}: {function(number)} {unit}; all results are right"
+    return f"{num_cancelled} cancelled calls beside {sum(counts)} calls of clients, all with the right results"
