@@ -135,7 +135,11 @@ def test_jacobian_of_a_gradient(cell, pfor):
 
 @pytest.mark.parametrize("ranks", ["eager", "known", "unknown"])
 @EVERY_CELL
-@pytest.mark.not_xla("XLA loses the sizes of the tensor lists of a loop, or their gradients, if the loop is new to the process", cases="LSTMBlockCell|BlockLSTM", sure=False)
+@pytest.mark.not_xla(
+    "XLA loses the sizes of the tensor lists of a loop, or their gradients, if the loop is new to the process",
+    cases="LSTMBlockCell|BlockLSTM",
+    sure=False,
+)
 def test_third_order(cell, ranks):
     inputs = tensors(cell.inputs((3, 2, 4)))
 

@@ -458,7 +458,10 @@ def test_sizes_that_are_too_small_are_rejected(name, argument, wrong, minimum, r
 
 @pytest.mark.parametrize("run", RUNS_OF_CONSTANTS)
 @pytest.mark.parametrize("name", PARAMS_OPS)
-@pytest.mark.not_xla("an eager op is in a function, so its shape function raises the error before the kernel", cases="CudnnRNNCanonicalToParams(V2)?-run_e")
+@pytest.mark.not_xla(
+    "an eager op is in a function, so its shape function raises the error before the kernel",
+    cases="CudnnRNNCanonicalToParams(V2)?-run_e",
+)
 def test_skipped_input_must_be_of_the_size_of_the_units(name, run):
     op, right = right_arguments(name)
     message = "input_size must be num_units = 4 where input_mode is skip_input, but is 3"

@@ -409,7 +409,10 @@ def gradients_of(layer, x, states, training, mask):
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.not_xla("TensorFlow builds the gradient of a function when it calls it, even if it is not used", cases="(rnn_relu|rnn_tanh|lstm|gru)-False")
+@pytest.mark.not_xla(
+    "TensorFlow builds the gradient of a function when it calls it, even if it is not used",
+    cases="(rnn_relu|rnn_tanh|lstm|gru)-False",
+)
 def test_gradients_of_inference_equal_those_of_training_without_dropout(mode, in_graph, mask):
     arguments = {"num_layers": 2, "direction": "bidirectional", "return_sequences": True, "return_state": True}
     layer = random_layer(UNITS, mode, dropout=0.5, **arguments)
@@ -596,7 +599,10 @@ def test_the_input_matrix_can_be_skipped(input_mode):
 )
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.not_xla("TensorFlow builds the gradient of a function when it calls it, even if it is not used", cases="(rnn_relu|rnn_tanh|lstm|gru)-False")
+@pytest.mark.not_xla(
+    "TensorFlow builds the gradient of a function when it calls it, even if it is not used",
+    cases="(rnn_relu|rnn_tanh|lstm|gru)-False",
+)
 def test_dtype_policies(mode, training, policy, variables, outputs):
     layer = CudnnRNN(UNITS, mode, 2, dropout=0.25, return_state=True, dtype=policy)
     with tf.GradientTape() as tape:

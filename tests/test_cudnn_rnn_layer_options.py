@@ -56,7 +56,10 @@ MODES_AND_PROJECTION = [*({"rnn_mode": mode} for mode in MODES), {"rnn_mode": "l
 @pytest.mark.parametrize("time_major", [False, True], ids=["batch-major", "time-major"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("options", MODES_AND_PROJECTION, ids=lambda options: "-".join(map(str, options.values())))
-@pytest.mark.not_xla("TensorFlow builds the gradient of a function when it calls it, even if it is not used", cases=".*-(batch|time)-major-lengths-inference")
+@pytest.mark.not_xla(
+    "TensorFlow builds the gradient of a function when it calls it, even if it is not used",
+    cases=".*-(batch|time)-major-lengths-inference",
+)
 def test_equals_the_reference(options, direction, time_major, lengths, training):
     config = network(**options, direction=direction, time_major=time_major, sequence_lengths=lengths)
     inputs, scales = network_inputs(config), output_gradients(config)

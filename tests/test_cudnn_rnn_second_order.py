@@ -436,7 +436,10 @@ def test_the_hessian_is_symmetric(mode):
 
 
 @with_accumulators(*MODES, eager=("lstm", "rnn_tanh"))
-@pytest.mark.not_xla("the forward accumulator differentiates functions more often than necessary", cases="(rnn_relu|rnn_tanh|lstm|gru)-eager")
+@pytest.mark.not_xla(
+    "the forward accumulator differentiates functions more often than necessary",
+    cases="(rnn_relu|rnn_tanh|lstm|gru)-eager",
+)
 def test_forward_accumulator(name, compiled):
     """J v, and H v with a tape inside the accumulator."""
     config = network(rnn_mode=name, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
@@ -669,7 +672,9 @@ def test_hessian_products_of_layers(name, compiled):
 
 @with_accumulators(*LAYERS, "cudnn", eager=("tanh", "cudnn"))
 @pytest.mark.not_xla("XLA has no gradients of its gradient of a loop", cases="(lstm|gru|tanh)-tf.function")
-@pytest.mark.not_xla("the forward accumulator differentiates functions more often than necessary", cases="(lstm|gru|tanh|cudnn)-eager")
+@pytest.mark.not_xla(
+    "the forward accumulator differentiates functions more often than necessary", cases="(lstm|gru|tanh|cudnn)-eager"
+)
 def test_forward_accumulator_around_a_tape_of_layers(name, compiled):
     rng = np.random.default_rng(1)
     x = tf.constant(rng.standard_normal((2, 4, 3)))
@@ -775,7 +780,10 @@ THIRD_ORDER_DROPOUT = {
 
 @SLOWLY_COMPILED
 @pytest.mark.parametrize("options", THIRD_ORDER_DROPOUT.values(), ids=THIRD_ORDER_DROPOUT.keys())
-@pytest.mark.not_xla("XLA loses the sizes of the tensor lists of a loop in second-order gradients outside of it", cases="(an output of one|two directions)-eager")
+@pytest.mark.not_xla(
+    "XLA loses the sizes of the tensor lists of a loop in second-order gradients outside of it",
+    cases="(an output of one|two directions)-eager",
+)
 def test_third_order_with_dropout(options, compiled):
     config = network(num_layers=2, dropout=0.5, **options)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
@@ -841,7 +849,10 @@ def test_third_order_of_no_steps(mode, is_batch_known):
     ],
     ids=["eager", "dropout-eager", "tf.function", "dropout-tf.function"],
 )
-@pytest.mark.not_xla("XLA loses the sizes of the tensor lists of a loop in second-order gradients outside of it", cases="(dropout-)?eager")
+@pytest.mark.not_xla(
+    "XLA loses the sizes of the tensor lists of a loop in second-order gradients outside of it",
+    cases="(dropout-)?eager",
+)
 def test_fourth_order(options, compiled):
     config = network(time=2, num_units=3, input_size=2, **options)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))

@@ -448,7 +448,9 @@ def test_second_derivatives_within_a_while_loop_equal_keras(mode, is_training):
         *(pytest.param(mode, True, 2, marks=pytest.mark.slow) for mode in ("gru", "rnn_relu")),
     ],
 )
-@pytest.mark.not_xla("XLA has no gradients of its gradient of a loop", cases="(lstm|rnn_tanh|rnn_relu)-True-2|lstm-False-2")
+@pytest.mark.not_xla(
+    "XLA has no gradients of its gradient of a loop", cases="(lstm|rnn_tanh|rnn_relu)-True-2|lstm-False-2"
+)
 def test_an_accumulator_around_a_function_equals_keras(mode, is_training, order):
     inputs = arguments(mode, mask=MASKS["gaps"])
     layer = make_keras(mode, inputs, use_bias=True, return_sequences=True)

@@ -91,7 +91,11 @@ def contents(tensors):
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-@pytest.mark.not_xla("XLA assumes that tensors are aligned, and crashes", cases="(TfRnnOps>)?CudnnRNNBackpropV|TfRnnOps>KerasRNN", crashes=True)
+@pytest.mark.not_xla(
+    "XLA assumes that tensors are aligned, and crashes",
+    cases="(TfRnnOps>)?CudnnRNNBackpropV|TfRnnOps>KerasRNN",
+    crashes=True,
+)
 def test_results_are_bitwise_equal(name, dtype):
     for seed, largest in ((0, 9), (1, 9), (2, 40)):
         arguments = draw(name, dtype, seed, largest)
@@ -176,8 +180,16 @@ def takes_long(name, dtype):
         for each in CASES
     ],
 )
-@pytest.mark.not_xla("XLA assumes that tensors are aligned, and crashes", cases="(TfRnnOps>)?CudnnRNNBackpropV|TfRnnOps>(KerasRNN|GRUBlockCell)", crashes=True)
-@pytest.mark.not_xla("XLA loses the sizes of the tensor lists of a loop, or their gradients, if the loop is new to the process", cases="(TfRnnOps>)?CudnnRNNBackprop-|TfRnnOps>(CudnnRNNBackpropGrad-|BlockLSTMGrad)", sure=False)
+@pytest.mark.not_xla(
+    "XLA assumes that tensors are aligned, and crashes",
+    cases="(TfRnnOps>)?CudnnRNNBackpropV|TfRnnOps>(KerasRNN|GRUBlockCell)",
+    crashes=True,
+)
+@pytest.mark.not_xla(
+    "XLA loses the sizes of the tensor lists of a loop, or their gradients, if the loop is new to the process",
+    cases="(TfRnnOps>)?CudnnRNNBackprop-|TfRnnOps>(CudnnRNNBackpropGrad-|BlockLSTMGrad)",
+    sure=False,
+)
 def test_gradients_are_bitwise_equal(name, dtype):
     if name.endswith("ParamsSize") or not has_gradient(name):
         pytest.skip("no gradient")

@@ -209,7 +209,10 @@ def test_cells(ops, op, stacked):
 
 @pytest.mark.parametrize("stacks_all", [False, True], ids=["first_input", "all_inputs"])
 @pytest.mark.parametrize("op", calls.OPS)
-@pytest.mark.not_xla("XLA needs the sizes of params before it compiles, and these differ between iterations", cases="Cudnn(RNNParamsSize|RNNCanonicalToParams|RNNParamsToCanonical(V2)?-all_inputs)")
+@pytest.mark.not_xla(
+    "XLA needs the sizes of params before it compiles, and these differ between iterations",
+    cases="Cudnn(RNNParamsSize|RNNCanonicalToParams|RNNParamsToCanonical(V2)?-all_inputs)",
+)
 def test_ranks_may_be_unknown(op, stacks_all):
     draws = (valid_calls.finite_arguments(op, "float32", (2, 3, 4), seed) for seed in itertools.count())
     arguments = next(each for each in draws if not each.get("dropout"))  # with dropout, each call draws other masks

@@ -39,11 +39,11 @@ class Program {
   }
   // The product of [2, 3] and [3, 4], column-major.
   int Multiply(const float* product, const float* factor = nullptr) {
-    return cublas().cublasGemmEx(
-        handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 4, 3, factor ? factor : &one,
-        a.data(), CUDA_R_32F, 2, b.data(), CUDA_R_32F, 3, &zero,
-        const_cast<float*>(product), CUDA_R_32F, 2, CUBLAS_COMPUTE_32F,
-        CUBLAS_GEMM_DEFAULT);
+    return cublas().cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 2, 4, 3,
+                                 factor ? factor : &one, a.data(), CUDA_R_32F,
+                                 2, b.data(), CUDA_R_32F, 3, &zero,
+                                 const_cast<float*>(product), CUDA_R_32F, 2,
+                                 CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   }
   int Describe(int stride) {
     const int dims[] = {2, 3, 4}, strides[] = {stride, 4, 1};
