@@ -2,7 +2,8 @@
 
 The environment variable TF_RNN_OPS_TEST_XLA turns it on: 1 for all tests, or n for every nth test. Each op then runs in
 a separate function that XLA must compile, eagerly and in graphs; the graph itself need not be compiled. `tf.function`
-in a test has the default `jit_compile=True`. Tests that then fail have the mark `not_xla`.
+in a test has the default `jit_compile=True`. Tests that then fail have the mark `not_xla`: if the switch did not work, they
+would pass, which is an error.
 """
 
 import functools
@@ -18,9 +19,8 @@ from tensorflow.python.ops import control_flow_util  # whether a graph is compil
 
 import tf_rnn_ops
 
-VARIABLE = "TF_RNN_OPS_TEST_XLA"
 # Run every nth test; 0: off.
-EVERY = int(os.environ.get(VARIABLE, "0"))
+EVERY = int(os.environ.get("TF_RNN_OPS_TEST_XLA", "0"))
 
 _TESTING = pathlib.Path(__file__).parent.parent
 _FOLDERS = (str(_TESTING), str(_TESTING.with_name("tests")))
