@@ -106,10 +106,10 @@ dist/ready: $(WHEEL_SOURCES) $(VENV)/ready | .tools/bazel
 	@./build_pip_pkg.sh dist
 	@touch $@
 
-# The development environment imports the package from the wheel, as users do.
-$(VENV)/installed: dist/ready
-	@echo "==> installing the wheel into $(VENV)"
-	@$(VENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
+# The environments import the package from the wheel, as users do.
+$(VENV)/installed $(GPU_ENV)/installed: %/installed: dist/ready %/ready
+	@echo "==> installing the wheel into $*"
+	@$*/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
 # ---------------------------------------------------------------- wheels for all supported TensorFlow versions
@@ -315,14 +315,6 @@ test-wheel: $(WHEEL_ENV)/installed ## Test all entry points in a new environment
 	@echo "==> Python tests of all entry points, in an environment with only TensorFlow and the wheel from dist/all/"
 	@$(WHEEL_ENV)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(WHEEL_TESTS)
 
-test-isa: $(VENV)/installed $(VENV)/peers ## Run the Python tests with each instruction set that the CPU supports.
-	@isas=$$(TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/bin/python -I -c "$(PRINT_ISAS)"); \
-	for isa in $$isas; do \
-		echo "==> Python tests with TF_RNN_OPS_ISA=$$isa"; \
-		TF_RNN_OPS_ISA=$$isa $(VENV)/bin/$(PYTEST); \
-	done
-PRINT_ISAS := import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())
-
 # Install TensorFlow and the wheel, import the package from another folder, and only then install pytest.
 $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist/all/ready
 	@$(call NEW_ENV,$(PYTHON),tensorflow)
@@ -375,11 +367,6 @@ OUR_KERNELS := regex=gru_block_cell|dual_layer|CopyRows|BFloat16|ApplyDropout
 RUN_EVERY_KERNEL = timeout -s KILL 3600 env TF_RNN_OPS_TEST_DEVICE=GPU:0 TF_GPU_ALLOCATOR=cuda_malloc_async $(COMPUTE_SANITIZER) \
 	--target-processes all --error-exitcode 1
 EVERY_KERNEL = $(GPU_PROGRAM) -m pytest $(CURDIR)/tests/gpu/test_every_kernel.py
-
-$(GPU_ENV)/installed: dist/ready $(GPU_ENV)/ready
-	@echo "==> installing the wheel into $(GPU_ENV)"
-	@$(GPU_ENV)/bin/python $(INSTALL_WHEEL) --no-deps --force-reinstall dist/*.whl
-	@touch $@
 
 # Instruction sets that this CPU lacks are compiled without AddressSanitizer: no test can run them.
 CPU_HAS = $(shell grep -qw $(1) /proc/cpuinfo && echo yes)

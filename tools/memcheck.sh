@@ -16,7 +16,8 @@ readonly TESTS=(
   -m "not slow"
   tests/test_{builtin_kernels,golden}.py
   tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
-  tests/test_gru_block_cell_{bad_input,gradients,parity,second_order,shapes}.py
+  tests/test_{cell_bad_input,cell_second_order,block_lstm,keras_rnn}.py
+  tests/test_gru_block_cell_{gradients,parity,shapes}.py
 )
 
 # Copies the installed package and replaces its libraries with the sanitizer builds, without the GPU and XLA libraries.
