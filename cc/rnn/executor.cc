@@ -98,9 +98,10 @@ class SleepEvent {
   std::atomic<std::uint32_t> num_changes_{0};
 };
 
-// A pool thread that was idle. It counts as idle while its CPU-time clock does
-// not advance. A thread that blocks inside some work looks the same, so this is
-// trusted only for kTrusted.
+// A pool thread that was idle. While it is, a helper needs no replacement,
+// whose start would wake an idle thread that then spins on a CPU in use. It
+// counts as idle while its CPU-time clock does not advance. A thread that
+// blocks inside some work looks the same, so this is trusted only for kTrusted.
 class IdleThread {
  public:
   // Called by the idle thread.
