@@ -8,6 +8,7 @@ on one with AVX2. The full tests would take hours there.
 
 import argparse
 import collections
+import itertools
 
 import paths  # noqa: F401
 import fuzz_judge
@@ -34,16 +35,15 @@ def main() -> None:
         raise SystemExit(f"the kernels use {active}, not {expected}")
     tf_rnn_ops.enable_builtin_kernels(replace=True)
     counts: collections.Counter[str] = collections.Counter()
-    for library in ("tf_rnn_ops", "builtin-kernels"):
-        for op in OPS:
-            function = fuzz_run.function_of(library, op)
-            for dtype in DTYPES if function else ():
-                for seed in range(CALLS):
-                    call = Call(op, "eager", finite_arguments(op, dtype, SIZES, seed), seed)
-                    verdict = fuzz_judge.judge(call, function, is_strict=library == "tf_rnn_ops")
-                    if verdict.is_finding:
-                        raise SystemExit(f"{library}, {op}, {dtype}, seed {seed}: {verdict.kind}: {verdict.text}")
-                    counts[verdict.kind] += 1
+    for library, op, dtype, seed in itertools.product(fuzz_run.LIBRARIES[:2], OPS, DTYPES, range(CALLS)):
+        function = fuzz_run.function_of(library, op)
+        if function is None:
+            continue
+        call = Call(op, "eager", finite_arguments(op, dtype, SIZES, seed), seed)
+        verdict = fuzz_judge.judge(call, function, is_strict=library == fuzz_run.LIBRARIES[0])
+        if verdict.is_finding:
+            raise SystemExit(f"{library}, {op}, {dtype}, seed {seed}: {verdict.kind}: {verdict.text}")
+        counts[verdict.kind] += 1
     print(f"{active}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
 
 
