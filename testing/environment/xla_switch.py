@@ -2,8 +2,8 @@
 
 The environment variable TF_RNN_OPS_TEST_XLA turns it on: 1 for all tests, or n for every nth test. Each op then runs in
 a separate function that XLA must compile, eagerly and in graphs; the graph itself need not be compiled. `tf.function`
-in a test has the default `jit_compile=True`. Tests that then fail have the mark `not_xla`. If the switch did not work, they
-would pass, which is an error.
+in a test has the default `jit_compile=True`. Tests that then fail have the mark `not_xla`. If the switch did not work,
+they would pass, which is an error.
 """
 
 import functools
