@@ -4,6 +4,8 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -129,12 +131,11 @@ TEST(FakesTest, MisuseFailsTheTest) {
 }
 
 TEST(FakesTest, FailedCallsHaveNoEffect) {
-  FakeCudaDriver driver;
-  FakeDeviceArray<char> a(&driver, std::vector<char>{'a'});
-  driver.FailAny(CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(driver.driver()->cuMemsetD8Async(AsDevice(a.data()), 'z', 1, {}),
-            CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(a.ToVector(), (std::vector<char>{'a'}));
+  Program p;
+  std::fill_n(p.a.data(), 6, 1.f);
+  p.gpu.driver().FailAny(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(p.Fill(p.a.data(), 24, p.gpu.stream()), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(p.a.ToVector(), std::vector<float>(6, 1.f));
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // detects them itself
