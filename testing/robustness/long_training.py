@@ -4,8 +4,6 @@ The target is the tanh of a matrix times the input from two steps before. The we
 is the mean squared error of its output, and the updates are gradient descent. Only the ops and the updates round.
 """
 
-import dataclasses
-
 import numpy as np
 import tensorflow as tf
 from checks import parity
@@ -91,63 +89,6 @@ class Training:
         return loss, tf.reduce_max(tf.abs(gradient))
 
 
-@dataclasses.dataclass(frozen=True)
-class Checkpoint:
-    """The state of the float32 run after some steps.
-
-    Attributes:
-      step: the number of steps.
-      loss: the mean loss of the steps since the last checkpoint.
-      wide_loss: the same for the float64 run.
-      gradient_error: the difference of a gradient from the reference with the same weights, relative to the largest
-        magnitude.
-      wide_gradient_error: the same for the float64 run.
-      distance: the largest difference between the weights of both runs.
-      bound: the bound of the distance: the sum of the rounding errors of all steps, if no step amplifies them.
-      memory: the memory of the process in bytes.
-      num_threads: the number of threads of the process.
-    """
-
-    step: int
-    loss: float
-    wide_loss: float
-    gradient_error: float
-    wide_gradient_error: float
-    distance: float
-    bound: float
-    memory: int
-    num_threads: int
-
-
-def run(config: Config, num_steps: int, num_checkpoints: int):
-    """Trains in both dtypes and yields the checkpoints."""
-    narrow, wide = Training(config, "float32"), Training(config, "float64")
-    bound, interval = 0.0, num_steps // num_checkpoints
-    for first in range(0, num_checkpoints * interval, interval):
-        losses = []
-        for number in range(first, first + interval):
-            (loss, largest), (wide_loss, _) = narrow.step(number), wide.step(number)
-            bound += LEARNING_RATE * parity.TOLERANCES["float32"] * largest
-            losses.append((loss, wide_loss))
-        bound += interval * HALF_AN_ULP * float(np.abs(wide.params()).max())
-        loss, wide_loss = np.mean(losses, axis=0)
-        error, wide_error = (
-            gradient_difference(config, "params", each.gradient(number), each.reference_gradient(number))
-            for each in (narrow, wide)
-        )
-        yield Checkpoint(
-            step=number + 1,
-            loss=float(loss),
-            wide_loss=float(wide_loss),
-            gradient_error=float(error),
-            wide_gradient_error=float(wide_error),
-            distance=float(np.abs(narrow.params() - wide.params()).max()),
-            bound=bound,
-            memory=process_resources.memory(),
-            num_threads=process_resources.num_threads(),
-        )
-
-
 def check(mode: str, num_steps: int) -> str:
     """Trains in both dtypes and returns a summary.
 
@@ -155,21 +96,38 @@ def check(mode: str, num_steps: int) -> str:
       AssertionError: if gradients, weights or the loss differ by more than rounding, or memory or threads grow.
     """
     config = Config(mode, num_units=32, input_size=8, time=12, batch=16)
-    points: list[Checkpoint] = []
-    for point in run(config, num_steps, NUM_CHECKPOINTS):
-        points.append(point)
-        assert point.gradient_error <= parity.TOLERANCES["float32"], point
-        assert point.wide_gradient_error <= parity.TOLERANCES["float64"], point
-        assert point.distance <= point.bound, point
-        assert abs(point.loss - point.wide_loss) <= 1e-3 * point.wide_loss, point
-        assert point.memory - points[0].memory <= MOST_GROWTH, point
-        assert point.num_threads <= points[0].num_threads, point
-    first, last = points[0], points[-1]
-    assert last.loss < first.loss
+    narrow, wide = Training(config, "float32"), Training(config, "float64")
+    # The largest difference between the weights of both runs, if no step amplifies the rounding errors of earlier ones.
+    bound = 0.0
+    losses, usages, errors, distances = [], [], [], []
+    interval = num_steps // NUM_CHECKPOINTS
+    for first in range(0, NUM_CHECKPOINTS * interval, interval):
+        of_steps = []
+        for number in range(first, first + interval):
+            (loss, largest), (wide_loss, _) = narrow.step(number), wide.step(number)
+            bound += LEARNING_RATE * parity.TOLERANCES["float32"] * largest
+            of_steps.append((loss, wide_loss))
+        bound += interval * HALF_AN_ULP * float(np.abs(wide.params()).max())
+        losses.append(np.mean(of_steps, axis=0))
+        # Of a gradient from the reference with the same weights, relative to the largest magnitude.
+        error, wide_error = (
+            gradient_difference(config, "params", each.gradient(number), each.reference_gradient(number))
+            for each in (narrow, wide)
+        )
+        errors.append(error)
+        distances.append(np.abs(narrow.params() - wide.params()).max())
+        usages.append((process_resources.memory(), process_resources.num_threads()))
+        point = f"after step {number}: {losses[-1]=}, {error=}, {wide_error=}, {distances[-1]=}, {bound=}, {usages=}"
+        assert error <= parity.TOLERANCES["float32"], point
+        assert wide_error <= parity.TOLERANCES["float64"], point
+        assert distances[-1] <= bound, point
+        assert abs(losses[-1][0] - losses[-1][1]) <= 1e-3 * losses[-1][1], point
+        assert usages[-1][0] - usages[0][0] <= MOST_GROWTH, point
+        assert usages[-1][1] <= usages[0][1], point
+    (first_loss, _), (loss, wide_loss) = losses[0], losses[-1]
+    assert loss < first_loss
     return (
-        f"{num_steps} steps: loss {first.loss:.4f} to {last.loss:.7f} (float64: {last.wide_loss:.7f}); largest "
-        f"gradient difference {max(point.gradient_error for point in points):.1e}, tolerance "
-        f"{parity.TOLERANCES['float32']:.0e}; largest weight difference "
-        f"{max(point.distance for point in points):.1e}, bound {last.bound:.1e}; memory "
-        f"{(last.memory - first.memory) / 2**20:+.1f} MiB"
+        f"{num_steps} steps: loss {first_loss:.4f} to {loss:.7f} (float64: {wide_loss:.7f}); largest gradient "
+        f"difference {max(errors):.1e}, tolerance {parity.TOLERANCES['float32']:.0e}; largest weight difference "
+        f"{max(distances):.1e}, bound {bound:.1e}; memory {(usages[-1][0] - usages[0][0]) / 2**20:+.1f} MiB"
     )
