@@ -25,13 +25,13 @@ class Rule(NamedTuple):
       pattern: a regular expression for code without comments. Its first group is the name to report.
       folders: where the call is forbidden.
       instead: the replacement.
-      found: examples of code, with the name in backquotes.
+      found: examples of code, separated by bars, with the name in backquotes.
     """
 
     pattern: str
     folders: tuple[str, ...]
     instead: str
-    found: tuple[str, ...]
+    found: str
 
 
 _VIEWS = (
@@ -46,63 +46,56 @@ RULES = (
         rf"(?:\.|->)\s*(?:template\s+)?({_VIEWS})\s*[<(]",
         ADAPTERS,
         "Array",
-        (
-            "x.`flat`<T>()",
-            "x->`flat_inner_dims`<T, 2>()",
-            "x.template `flat`<T>()",
-            "x\n  .`matrix`<float>()",
-            "x.`unaligned_shaped`<T, 2>({1})",
-            "x.`Slice`(0, 1)",
-        ),
+        "x.`flat`<T>() | x->`flat_inner_dims`<T, 2>() | x\n  .`matrix`<float>() | x.`Slice`(0, 1)",
     ),
-    Rule(r"(?:\.|->)\s*(dim_size)\s*\(", ADAPTERS, "Shape", ("x->`dim_size`(0)",)),
+    Rule(r"(?:\.|->)\s*(dim_size)\s*\(", ADAPTERS, "Shape", "x->`dim_size`(0)"),
     Rule(
         rf"(?:\.|->)\s*({_SHAPE_CHANGES})\s*[<(]",
         ADAPTERS,
         "TensorShape::BuildTensorShape",
-        ("shape.`RemoveDimRange`(0, 1)", "shape.`AsEigenDSizes`<2>()"),
+        "shape.`RemoveDimRange`(0, 1) | shape.`AsEigenDSizes`<2>()",
     ),
     Rule(
         r"\b((?:Partial)?TensorShape)\s*\w*\s*[({]\s*[^)}\s]",
         ADAPTERS,
         "CallFrame::MakeOutput or TensorShape::BuildTensorShape",
-        ("`TensorShape`({size})", "tensorflow::`TensorShape` shape({size});", "`PartialTensorShape` shape{size};"),
+        "`TensorShape`({size}) | tensorflow::`TensorShape` shape({size}); | `PartialTensorShape` shape{size};",
     ),
     Rule(
         rf"(?:\.|->)\s*({_INPUTS})\s*\(",
         KERNELS,
         "CallFrame::FindInput or FindInputs",
-        ("ctx->`input`(0)", 'ctx_->`mutable_input_list`("w", &w)'),
+        'ctx->`input`(0) | ctx_->`mutable_input_list`("w", &w)',
     ),
     Rule(
         r"(?:\.|->)\s*(mutable_output|release_output|output_list)\s*\(",
         KERNELS,
         "CallFrame::MakeOutput",
-        ("ctx->`mutable_output`(0)",),
+        "ctx->`mutable_output`(0)",
     ),
     Rule(
         r"\b(Op\w*(?:Input|Output)List)\b",
         KERNELS,
         "CallFrame::FindInputs or MakeOutputs",
-        ("tensorflow::`OpInputList` w;", "`OpMutableInputList` w;"),
+        "tensorflow::`OpInputList` w; | `OpMutableInputList` w;",
     ),
-    Rule(r"(?:\.|->)\s*(value)\s*\(", ADAPTERS, "value_or, or `*` after ok()", ("status_or.`value`()",)),
-    Rule(r"\b((?:Consume)?ValueOrDie)\b", ADAPTERS, "`*` after ok()", ("status_or.`ConsumeValueOrDie`()",)),
+    Rule(r"(?:\.|->)\s*(value)\s*\(", ADAPTERS, "value_or, or `*` after ok()", "status_or.`value`()"),
+    Rule(r"\b((?:Consume)?ValueOrDie)\b", ADAPTERS, "`*` after ok()", "status_or.`ConsumeValueOrDie`()"),
     Rule(
         r"\b((?:TF_)?[DPQ]{0,2}CHECK(?:_\w+)?)\s*\(",
         EVERYWHERE,
         "OP_REQUIRES or a status",
-        ("`CHECK`(ok)", "`DCHECK_GE`(a, b)", "`TF_CHECK_OK`(status)"),
+        "`CHECK`(ok) | `DCHECK_GE`(a, b) | `TF_CHECK_OK`(status)",
     ),
-    Rule(r"\bD?V?LOG\s*\(\s*(\w*FATAL)\b", EVERYWHERE, "a status", ("LOG(`FATAL`) << text", "LOG(`QFATAL`) << text")),
-    Rule(r"(?:\.|->)\s*(at)\s*\(", EVERYWHERE, "a check and []", ("sizes.`at`(i)",)),
+    Rule(r"\bD?V?LOG\s*\(\s*(\w*FATAL)\b", EVERYWHERE, "a status", "LOG(`FATAL`) << x | LOG(`QFATAL`) << x"),
+    Rule(r"(?:\.|->)\s*(at)\s*\(", EVERYWHERE, "a check and []", "sizes.`at`(i)"),
     Rule(
         r"\b(abort|_?_?exit|quick_exit|terminate)\s*\(",
         EVERYWHERE,
         "a status",
-        ("std::`abort`();", "`_exit`(1);", "std::`quick_exit`(1);"),
+        "std::`abort`(); | `_exit`(1); | std::`quick_exit`(1);",
     ),
-    Rule(r"\b(throw)\b", EVERYWHERE, "a status", ("`throw` std::bad_alloc();",)),
+    Rule(r"\b(throw)\b", EVERYWHERE, "a status", "`throw` std::bad_alloc();"),
 )
 # Code with names of accessors that is allowed in kernels.
 HARMLESS = """
@@ -136,7 +129,7 @@ def findings(code: str, folder: str) -> Iterator[tuple[int, str, str]]:
 def check_rules() -> None:
     """Asserts that the rules find their examples, and nothing in harmless code."""
     for rule in RULES:
-        for example in rule.found:
+        for example in rule.found.split(" | "):
             before, name, after = example.split("`")
             found = list(findings(before + name + after, rule.folders[0]))
             assert found == [(1 + before.count("\n"), name, rule.instead)], example
