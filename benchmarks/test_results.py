@@ -440,6 +440,8 @@ def settings_of(module, monkeypatch, *options):
     ("module", "option", "message"),
     [
         (bench, "--cases=lstm-1-2-3-4,lstm", "'lstm' is not a valid case"),
+        (bench, "--cases=lstm-1-2-3-4-5", "'lstm-1-2-3-4-5' is not a valid case"),
+        (bench, "--cases=decoder-lstm-1-2-3-4", "'decoder-lstm-1-2-3-4' is not a valid case"),
         (bench, "--sections=main,none", "'none' is not one of main, memory"),
         (bench, "--rounds=0", "'0' is not a positive integer"),
         (gpu, "--peers=keras", "'keras' is not one of tf_raw_ops, pytorch"),

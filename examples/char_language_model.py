@@ -138,12 +138,12 @@ def compare_keras_lstm(inputs, targets, vocabulary_size: int, settings: argparse
     rng = np.random.default_rng(settings.seed)
     for step in range(settings.compared_steps):
         batch = rng.integers(0, len(inputs), settings.batch)
-        for index, acceleration in enumerate((contextlib.nullcontext, tf_rnn_ops.accelerate_keras)):
-            models[index].reset_metrics()
+        for index, model in enumerate(models):
+            model.reset_metrics()
             start = time.perf_counter()
             # The first call traces the step, which fixes whether Keras's implementation or the op runs.
-            with acceleration():
-                metrics = models[index].train_on_batch(inputs[batch], targets[batch], return_dict=True)
+            with tf_rnn_ops.accelerate_keras() if index == 1 else contextlib.nullcontext():
+                metrics = model.train_on_batch(inputs[batch], targets[batch], return_dict=True)
             seconds[index, step], bits[index, step] = time.perf_counter() - start, metrics["bits"]
     plain, accelerated = 1e3 * np.median(seconds[:, WARM_UP:], axis=1)
     return (
