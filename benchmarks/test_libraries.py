@@ -76,13 +76,10 @@ def error_of(prepared, case, task):
 
 
 @pytest.fixture
-def restore_keras(monkeypatch):
+def restore_keras():
     """Restores Keras at the end of the test."""
-    begun, accelerate = [], tf_rnn_ops.accelerate_keras
-    monkeypatch.setattr(tf_rnn_ops, "accelerate_keras", lambda **options: begun.append(accelerate(**options)))
     yield
-    for each in begun:
-        each.restore()
+    tf_rnn_ops.restore_keras()
 
 
 # ---------------------------------------------------------------- cases
