@@ -9,13 +9,10 @@ from checks.cudnn_rnn import run_backprop, run_forward
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
-from inputs.calls import OPS, input_names, is_tensor, tensor_of
+from inputs.calls import OPS, function_of, input_names, is_tensor, tensor_of
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
 from inputs.reserve_spaces import RESERVE_SPACES
 from inputs.valid_calls import valid_arguments
-
-import tf_rnn_ops
-from tf_rnn_ops._library import ops
 
 HEADER_BYTES = 256
 # Activations that a cell stores per step, in multiples of num_units.
@@ -232,7 +229,6 @@ def test_versions_share_the_reserve_space(version):
 def test_any_reserve_space_is_rejected_or_accepted(op, kind):
     """The process goes on, and an error names the argument. A changed activation is not noticed."""
     rng = np.random.default_rng(0)
-    function = getattr(tf_rnn_ops.raw_ops, op, None) or getattr(ops, f"TfRnnOps_{op}")
     num_calls = 0
     while num_calls < 20:
         arguments = valid_arguments(rng, op)
@@ -243,7 +239,7 @@ def test_any_reserve_space_is_rejected_or_accepted(op, kind):
         arguments["reserve_space"] = RESERVE_SPACES[kind](rng, op, value)
         message = ""
         try:
-            results = function(**{name: to_tensor(each) for name, each in arguments.items()})
+            results = function_of(op)(**{name: to_tensor(each) for name, each in arguments.items()})
             tf.nest.map_structure(lambda each: each.numpy(), results)
         except tf.errors.InvalidArgumentError as error:
             message = error.message

@@ -254,22 +254,6 @@ def test_the_reserve_space_of_another_network_is_rejected():
             backprop_grad(config, inputs, outputs, gradients, v, reserve_space=device(reserve_space))
 
 
-@COMPILED
-@pytest.mark.parametrize("name", [*INPUTS, "output", *ARGUMENTS[4:], "reserve_space", *BACKPROP_GRADS])
-def test_an_argument_of_wrong_shape_is_rejected_by_name(name, compiled):
-    config = network(num_layers=2)
-    inputs, gradients, v = arguments_of(config)
-    arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
-    shape = arguments[name].shape
-    wrong = [[*shape, 1], [*shape[:-1], shape[-1] + 1], [shape[0] + 1, *shape[1:]]]
-    # input and the states determine the sizes, so the error may name another argument.
-    culprit = name if name not in INPUTS[:3] else r"\w+"
-    for each in wrong[:1] if name == "reserve_space" else wrong:
-        changed = {**arguments, name: tf.zeros(each, tf.float64)}
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=rf"\b{culprit} must have"):
-            maybe_compiled(lambda changed=changed: ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**changed), compiled)()
-
-
 def test_shapes_are_known_in_a_graph():
     config = network(num_layers=2, direction="bidirectional")
     inputs, gradients, v = arguments_of(config)
@@ -457,15 +441,11 @@ def test_forward_accumulator(name, compiled):
         check(config, some, expected)
 
 
-def state_of(config, x, inputs, run):
-    return tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output), axis=(0, 2))
-
-
 @COMPILED
 @pytest.mark.parametrize("pfor", [False, True])
 def test_jacobians_of_a_gradient(pfor, compiled):
-    """A Hessian, and a Hessian for each batch entry."""
-    config = network(time=3, batch=2, input_size=2)
+    """A Hessian, a Jacobian, and a Hessian for each batch entry."""
+    config = network(time=3, batch=2, input_size=2, time_major=False)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
 
     def jacobians(run):
@@ -474,32 +454,15 @@ def test_jacobians_of_a_gradient(pfor, compiled):
             outer.watch(x)
             with tf.GradientTape() as inner:
                 inner.watch(x)
-                value = state_of(config, x, inputs, run)
+                value = tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output), axis=(1, 2))
             gradient = inner.gradient(value, x)
-        whole = outer.jacobian(gradient, x, experimental_use_pfor=pfor)
-        first = outer.jacobian(value, x, experimental_use_pfor=pfor)
-        return {"whole": whole, "first": first}
+        return {
+            "hessian": outer.jacobian(gradient, x, experimental_use_pfor=pfor),
+            "first": outer.jacobian(value, x, experimental_use_pfor=pfor),
+            "of each entry": outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor),
+        }
 
     check(config, maybe_compiled(lambda: jacobians(ours(config)), compiled)(), jacobians(plain(config)))
-
-
-@COMPILED
-@pytest.mark.parametrize("pfor", [False, True])
-def test_batch_jacobian_of_a_gradient(pfor, compiled):
-    config = network(time=3, batch=2, input_size=2, time_major=False)
-    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
-
-    def jacobian(run):
-        x = inputs["input"]
-        with tf.GradientTape(persistent=True) as outer:
-            outer.watch(x)
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                value = tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output))
-            gradient = inner.gradient(value, x)
-        return {"jacobian": outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor)}
-
-    check(config, maybe_compiled(lambda: jacobian(ours(config)), compiled)(), jacobian(plain(config)))
 
 
 def test_hessians_in_a_graph():
