@@ -9,10 +9,10 @@ from checks.cudnn_rnn import run_backprop, run_forward
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
-from inputs.calls import OPS, function_of, input_names, is_tensor, tensor_of
+from inputs.calls import OPS, input_names, is_tensor, tensor_of
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
 from inputs.reserve_spaces import BASE, OTHER_SIZE, RESERVE_SPACES, SAME_SIZE
-from inputs.valid_calls import valid_arguments
+from inputs.valid_calls import function_of, valid_arguments
 
 HEADER_BYTES = 256
 # Activations that a cell stores per step, in multiples of num_units.

@@ -17,11 +17,9 @@ from checks.bad_input import (
     split_inputs,
     wrong_shapes,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 from inputs import calls
-from inputs import gru_block_cell as gru_inputs
-from inputs.calls import function_of, input_names
+from inputs.calls import input_names
+from inputs.valid_calls import function_of
 
 import tf_rnn_ops
 
@@ -107,55 +105,3 @@ def test_the_message_has_the_actual_and_the_expected_shape(run):
     wrong = {**cell_arguments("GRUBlockCell"), "w_c": np.zeros((7, 5), "float32")}
     expected = r"w_c must have the shape \[input_size \+ cell_size, cell_size\] = \[7,4\], but has \[7,5\]"
     assert_rejected(run, tf_rnn_ops.raw_ops.GRUBlockCell, wrong, expected)
-
-
-shapes = st.lists(st.integers(0, 5), max_size=4).map(tuple)
-
-
-@given(data=st.data())
-def test_any_shapes_are_accepted_or_rejected(data):
-    """Results for shapes that the built-in op accepts, and an error that names an argument for others."""
-    right = gru_inputs.cell_inputs(
-        data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3))), "float32"
-    )
-    changed = data.draw(st.lists(st.sampled_from(sorted(right)), max_size=2, unique=True))
-    inputs = {**right, **{name: np.zeros(data.draw(shapes), "float32") for name in changed}}
-    try:
-        expected = tf.raw_ops.GRUBlockCell(**inputs)
-    except tf.errors.InvalidArgumentError:
-        for run in RUNS:
-            with pytest.raises(ERRORS, match=r"must"):
-                run(tf_rnn_ops.raw_ops.GRUBlockCell, inputs)
-    else:
-        for run in RUNS:
-            outputs = run(tf_rnn_ops.raw_ops.GRUBlockCell, inputs)
-            assert [each.shape for each in outputs] == [each.shape for each in expected]
-
-
-HUGE = 2**62
-
-
-@pytest.mark.parametrize(
-    ("x", "h_prev"),
-    [((0, HUGE), (0, HUGE)), ((0, 1), (0, HUGE)), ((0, HUGE), (0, 1)), ((HUGE, 0), (HUGE, 1)), ((HUGE, 1), (HUGE, 0))],
-    ids=str,
-)
-def test_sizes_whose_sums_or_products_overflow_are_rejected(x, h_prev):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        right = cell_arguments("GRUBlockCell")
-        inputs = {name: tf.compat.v1.placeholder(tf.float32) for name in right}
-        feed = {inputs[name]: value for name, value in right.items() if name not in ("x", "h_prev")}
-        # NumPy does not support such arrays; TensorFlow stores no data for them.
-        for name, shape in (("x", x), ("h_prev", h_prev)):
-            if 0 in shape:
-                inputs[name] = tf.zeros(tf.constant(shape, tf.int64))
-            else:
-                feed[inputs[name]] = np.zeros((3, shape[1]), "float32")
-        with pytest.raises(ERRORS, match=r"must"):
-            session.run(tf_rnn_ops.raw_ops.GRUBlockCell(**inputs), feed)
-
-
-def test_a_huge_batch_of_empty_tensors_is_accepted():
-    nothing = tf.zeros(tf.constant([HUGE, 0], tf.int64))
-    weights = {"w_ru": tf.zeros([0, 0]), "w_c": tf.zeros([0, 0]), "b_ru": tf.zeros([0]), "b_c": tf.zeros([0])}
-    assert tf_rnn_ops.raw_ops.GRUBlockCell(x=nothing, h_prev=nothing, **weights).h.shape == (HUGE, 0)

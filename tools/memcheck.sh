@@ -16,7 +16,7 @@ readonly TESTS=(
   -m "not slow"
   tests/test_{builtin_kernels,golden}.py
   tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
-  tests/test_{cell_second_order,op_bad_input}.py tests/test_gru_block_cell_{gradients,parity,shapes}.py
+  tests/test_gru_block_cell_{bad_input,gradients,parity,second_order,shapes}.py
 )
 
 # Copies the installed package and replaces its libraries with the sanitizer builds, without the GPU and XLA libraries.

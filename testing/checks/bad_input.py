@@ -9,9 +9,10 @@ import tensorflow as tf
 from inputs import block_lstm as lstm_inputs
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
-from inputs.calls import function_of, input_names
+from inputs.calls import input_names
 from inputs.cudnn_rnn import VERSIONS
 from inputs.second_order import output_backprops
+from inputs.valid_calls import function_of
 from references.cudnn_rnn import Config
 
 from checks.second_order import grad_arguments

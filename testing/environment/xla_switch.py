@@ -57,8 +57,8 @@ UNSUPPORTED = [
         test_cudnn_rnn_bad_input.py::test_huge_sizes_of_empty_tensors_are_accepted
         test_cudnn_rnn_bad_input.py::test_sizes_whose_products_overflow_are_rejected
         test_cudnn_rnn_second_order.py::test_dropout_masks_whose_size_overflows_are_rejected
-        test_op_bad_input.py::test_a_huge_batch_of_empty_tensors_is_accepted
-        test_op_bad_input.py::test_sizes_whose_sums_or_products_overflow_are_rejected
+        test_cell_bad_input.py::test_a_huge_batch_of_empty_tensors_is_accepted
+        test_cell_bad_input.py::test_sizes_whose_sums_or_products_overflow_are_rejected
         test_keras_rnn.py::test_huge_sizes_of_empty_tensors_return_immediately
         test_keras_rnn.py::test_sizes_whose_product_overflows_are_rejected
         """,

@@ -10,8 +10,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry  # op definitions are not public in Python
 
-import tf_rnn_ops
-
 OPS = (
     "GRUBlockCell",
     "GRUBlockCellGrad",
@@ -98,11 +96,6 @@ class Call:
     def describe(self) -> dict[str, str]:
         """Returns short descriptions of the arguments, by name."""
         return {name: describe(value) for name, value in self.arguments.items()}
-
-
-def function_of(op: str) -> Callable[..., Any]:
-    """Returns the Python function of one of our ops."""
-    return getattr(tf_rnn_ops.raw_ops, op, None) or getattr(tf_rnn_ops._library.ops, f"TfRnnOps_{op}")
 
 
 @functools.cache
