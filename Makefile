@@ -322,7 +322,7 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 
 # Tests of the ops that are valid on any device. They name no device, so TensorFlow uses the GPU.
 GPU_TESTS := $(wildcard tests/gpu/test_*.py) $(addprefix tests/test_,golden.py gpu_library.py entry_points.py cudnn_rnn_bad_input.py \
-	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py cell_bad_input.py \
+	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py cell_bad_input.py op_bad_input.py \
 	gru_block_cell_gradients.py block_cell_layers.py)
 # From NVIDIA's Python package if that is installed, else from PATH.
 COMPUTE_SANITIZER = $(or $(wildcard $(shell $(GPU_PYTHON) -c "$(PRINT_SITE_PACKAGES)")/nvidia/cu13/bin/compute-sanitizer),\
