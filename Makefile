@@ -207,19 +207,11 @@ test-aarch64-python: $(AARCH64_ENV)/installed ## Run the Python tests of test-te
 demo: $(VENV)/installed ## Train two character-level language models on Python code and generate text.
 	@$(VENV)/bin/python examples/char_language_model.py
 
-bench: $(VENV)/installed $(VENV)/peers build/engine-calls/ready build/saved-model-calls/ready ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
+bench: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready ## Benchmark the ops against Keras, PyTorch and ONNX Runtime on the CPU; OPTIONS="--quick" for a short run.
 	@$(VENV)/bin/python benchmarks/bench.py $(OPTIONS)
-	@$(if $(filter-out --quick,$(OPTIONS)),,$(VENV)/bin/python benchmarks/scaling.py $(OPTIONS))
 
 accuracy: $(VENV)/installed $(VENV)/peers ## Compare the quality of trained models with bfloat16 and int8 weights, beside ONNX Runtime; OPTIONS="--quick" for a short run.
 	@$(VENV)/bin/python benchmarks/accuracy.py $(OPTIONS)
-
-# The engine with a pool of threads, for benchmarks/scaling.py.
-build/engine-calls/ready: $(WHEEL_SOURCES) benchmarks/BUILD benchmarks/engine_calls.cc $(VENV)/ready | .tools/bazel
-	@tools/bazel.sh build //benchmarks:libengine_calls.so
-	@mkdir -p $(@D)
-	@cp -f bazel-bin/benchmarks/libengine_calls.so $(@D)/
-	@touch $@
 
 # A program that serves SavedModels through TensorFlow's C API, for the section `serving` of benchmarks/bench.py.
 FIND_TENSORFLOW = import importlib.util; print(*importlib.util.find_spec("tensorflow").submodule_search_locations)
@@ -229,6 +221,9 @@ build/saved-model-calls/ready: benchmarks/saved_model_calls.c $(VENV)/ready
 		-I$$tensorflow/include $< -o $(@D)/saved_model_calls -L$$tensorflow -Wl,-rpath,$$tensorflow \
 		-l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2
 	@touch $@
+
+same-bits: $(VENV)/installed ## Check that the wheel gives the same results as another one, bit by bit; BEFORE=path/to.whl.
+	@$(VENV)/bin/python tools/result_bits.py $(BEFORE) dist/*.whl
 
 gpu-bench: $(GPU_READY) ## Benchmark the ops against TensorFlow and PyTorch on a GPU.
 	@$(GPU_PYTHON) benchmarks/gpu.py $(OPTIONS)
@@ -281,7 +276,7 @@ test-cc: $(VENV)/ready .tools/bazel ## Run the C++ unit tests.
 	@echo "==> C++ unit tests"
 	@tools/bazel.sh test //...
 
-test-python: $(VENV)/installed $(VENV)/peers build/engine-calls/ready build/saved-model-calls/ready ## Run the Python tests of `make test` on the installed wheel.
+test-python: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready ## Run the Python tests of `make test` on the installed wheel.
 	@echo "==> Python tests, part $(PART) of the cases; PART=0/1 for all"
 	@$(VENV)/bin/$(PYTEST) -m "not slow" --part=$(PART)
 
@@ -325,7 +320,7 @@ $(WHEEL_ENV)/installed: requirements/tensorflow.txt requirements/pytest.txt dist
 
 # Tests of the ops that are valid on any device. They name no device, so TensorFlow uses the GPU.
 GPU_TESTS := $(wildcard tests/gpu/test_*.py) $(addprefix tests/test_,golden.py gpu_library.py entry_points.py cudnn_rnn_bad_input.py \
-	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py cell_bad_input.py \
+	cudnn_rnn_gradients.py cudnn_rnn_params_ops.py cudnn_rnn_layer.py cell_bad_input.py op_bad_input.py \
 	gru_block_cell_gradients.py block_cell_layers.py)
 # From NVIDIA's Python package if that is installed, else from PATH.
 COMPUTE_SANITIZER = $(or $(wildcard $(shell $(GPU_PYTHON) -c "$(PRINT_SITE_PACKAGES)")/nvidia/cu13/bin/compute-sanitizer),\

@@ -18,7 +18,6 @@ import importlib.util
 import os
 import pathlib
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ import onnx
 import onnxruntime
 import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime import quantization
+from onnxruntime_library import quantized
 
 import tf_rnn_ops
 from tf_rnn_ops.params import from_keras, layout, to_onnx
@@ -109,31 +108,39 @@ def large_lstm(settings: argparse.Namespace) -> list[keras.layers.Layer]:
     return [keras.layers.LSTM(settings.units, return_sequences=True)]
 
 
-def read_text(quick: bool) -> tuple[Data, int]:
-    """Returns the characters to train on and the held-out ones, and the size of their vocabulary."""
+class Texts(NamedTuple):
+    """The characters to train on and the held-out ones, and the size of their vocabulary."""
+
+    training: np.ndarray
+    held_out: np.ndarray
+    vocabulary_size: int
+
+
+def read_text(quick: bool) -> Texts:
+    """Returns the source of Python's standard library, a part of it if `quick`."""
     training_text, held_out_text = python_source.read_source(40 if quick else None)
     vocabulary = python_source.Vocabulary(training_text)
     training, held_out = vocabulary.encode(training_text), vocabulary.encode(held_out_text)
     bits = python_source.bigram_bits(training, held_out, len(vocabulary))
     print(f"perplexity of a bigram model: {2**bits:.2f}")
-    return (training, held_out), len(vocabulary)
+    return Texts(training, held_out, len(vocabulary))
 
 
-def language_model(name: str, network, texts: Data, vocabulary_size: int, most: int, **options: int) -> Trained:
+def language_model(name: str, network, texts: Texts, most: int, **options: int) -> Trained:
     """Trains a model of the characters of a text as examples/char_language_model.py does.
 
     Args:
       name: the model's name.
       network: maps settings to the recurrent layers.
-      texts: the characters to train on and the held-out ones.
-      vocabulary_size: the number of different characters.
+      texts: the characters.
       most: the number of held-out sequences.
       **options: the settings `units` and `steps`.
     """
     settings = argparse.Namespace(**options, dropout=0.1, batch=32, time=100, evaluations=1, seed=SEED)
-    training, (inputs, targets) = (python_source.sequences(text, settings.time) for text in texts)
+    training = python_source.sequences(texts.training, settings.time)
+    inputs, targets = python_source.sequences(texts.held_out, settings.time)
     held_out = inputs[:most], targets[:most]
-    model = char_language_model.build_model(network, vocabulary_size, settings)
+    model = char_language_model.build_model(network, texts.vocabulary_size, settings)
     fit(model, training, held_out, settings)
     return Trained(name, "perplexity", perplexity, model, held_out)
 
@@ -161,20 +168,12 @@ def watch_data(is_normalized: bool) -> tuple[Data, Data]:
         windows([data["X"][index] for index in np.flatnonzero(chosen)], data["y"][chosen])
         for chosen in (~unseen, unseen)
     )
-    if not is_normalized:
-        return (inputs, targets), (unseen_inputs, unseen_targets)
-    mean, deviation = inputs.mean(axis=(0, 1)), inputs.std(axis=(0, 1))
+    mean, deviation = (inputs.mean(axis=(0, 1)), inputs.std(axis=(0, 1))) if is_normalized else (0, 1)
     return ((inputs - mean) / deviation, targets), ((unseen_inputs - mean) / deviation, unseen_targets)
 
 
 def sensor_classifier(name: str, is_normalized: bool, **options: int) -> Trained:
-    """Trains a classifier of exercises.
-
-    Args:
-      name: the model's name.
-      is_normalized: whether the features are normalized.
-      **options: the settings `units` and `steps`.
-    """
+    """Trains a classifier of exercises with the settings `units` and `steps`."""
     settings = argparse.Namespace(**options, batch=64, evaluations=1, seed=SEED)
     training, held_out = watch_data(is_normalized)
     keras.utils.set_random_seed(settings.seed)
@@ -196,39 +195,17 @@ def sensor_classifier(name: str, is_normalized: bool, **options: int) -> Trained
 
 def models(quick: bool) -> Iterator[Trained]:
     """Trains the models, each when it is asked for; for a few steps only if `quick`."""
-    texts, vocabulary_size = read_text(quick)
-    yield language_model(
-        "characters, LSTM, 2 layers of 256 units, as in the demo",
-        char_language_model.keras_lstm,
-        texts,
-        vocabulary_size,
-        most=50 if quick else 5000,
-        units=256,
-        steps=20 if quick else 700,
-    )
-    sensors, of_sensors = (
-        "sensors of a watch, bidirectional LSTM, 64 units",
-        {"units": 64, "steps": 100 if quick else 300},
-    )
-    yield sensor_classifier(sensors, is_normalized=True, **of_sensors)
-    yield sensor_classifier(f"{sensors}, not normalized", is_normalized=False, **of_sensors)
-    yield language_model(
-        "characters, LSTM, 1024 units",
-        large_lstm,
-        texts,
-        vocabulary_size,
-        most=50 if quick else 500,
-        units=1024,
-        steps=4 if quick else 300,
-    )
+    texts = read_text(quick)
+    small, large = (50, 50) if quick else (5000, 500)  # held-out sequences
+    steps = {"demo": 20, "sensors": 100, "large": 4} if quick else {"demo": 700, "sensors": 300, "large": 300}
+    demo, sensors = "characters, LSTM, 2 layers of 256 units, as in the demo", "sensors of a watch, bidirectional LSTM"
+    yield language_model(demo, char_language_model.keras_lstm, texts, small, units=256, steps=steps["demo"])
+    for normalized, words in ((True, ""), (False, ", not normalized")):
+        yield sensor_classifier(f"{sensors}, 64 units{words}", normalized, units=64, steps=steps["sensors"])
+    yield language_model("characters, LSTM, 1024 units", large_lstm, texts, large, units=1024, steps=steps["large"])
 
 
 # ---------------------------------------------------------------- predictions
-
-
-def keras_predictions(model: keras.Model) -> Predict:
-    """Returns the predictions of Keras, not accelerated."""
-    return functools.partial(model.predict, batch_size=BATCH, verbose=0)
 
 
 def our_quality(trained: Trained, weights: str) -> tuple[float, int]:
@@ -260,18 +237,6 @@ def onnx_lstm(layer: keras.Layer) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
 
 
-def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a model whose LSTMs multiply integers, with a scale for each row of W and R."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "model.onnx"
-        quantization.quantize_dynamic(
-            model, path, op_types_to_quantize=["LSTM"], per_channel=True, weight_type=quantization.QuantType.QInt8
-        )
-        model = onnx.load(path)
-    assert "DynamicQuantizeLSTM" in [node.op_type for node in model.graph.node]
-    return model
-
-
 def onnx_runtime_layer(layer: keras.Layer, is_quantized: bool) -> Predict:
     """Returns a function that computes a recurrent layer in ONNX Runtime."""
     model = quantized(onnx_lstm(layer)) if is_quantized else onnx_lstm(layer)
@@ -301,31 +266,22 @@ def onnx_runtime_predictions(model: keras.Model, is_quantized: bool) -> Predict:
 def row(trained: Trained) -> list[str]:
     """Measures a model. Returns its row of the table."""
     print(f"measuring: {trained.name}", flush=True)
-    plain = quality(trained, keras_predictions(trained.model))
+    plain = quality(trained, functools.partial(trained.model.predict, batch_size=BATCH, verbose=0))  # not accelerated
     (float32, bytes32), (bfloat16, _), (int8, bytes8) = (
         our_quality(trained, weights) for weights in ("float32", "bfloat16", "int8")
     )
     theirs, their_int8 = (
         quality(trained, onnx_runtime_predictions(trained.model, is_quantized)) for is_quantized in (False, True)
     )
-    ours = [*map(number, [plain, float32, bfloat16, int8]), change(float32, int8)]
-    of_onnx_runtime = [number(theirs), number(their_int8), change(theirs, their_int8)]
-    return [trained.name, trained.metric, *ours, *of_onnx_runtime, megabytes(bytes32), megabytes(bytes8)]
-
-
-def number(value: float) -> str:
-    """Returns a number as text."""
-    return f"{value:.4g}"
+    ours = [*(f"{value:.4g}" for value in (plain, float32, bfloat16, int8)), change(float32, int8)]
+    of_onnx_runtime = [f"{theirs:.4g}", f"{their_int8:.4g}", change(theirs, their_int8)]
+    sizes = [f"{size / 1e6:.2f} MB" for size in (bytes32, bytes8)]
+    return [trained.name, trained.metric, *ours, *of_onnx_runtime, *sizes]
 
 
 def change(before: float, after: float) -> str:
     """Returns a relative change in percent as text."""
     return f"{100 * (after / before - 1):+.2f} %"
-
-
-def megabytes(size: int) -> str:
-    """Returns a number of bytes as text."""
-    return f"{size / 1e6:.2f} MB"
 
 
 def main() -> None:

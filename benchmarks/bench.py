@@ -2,9 +2,10 @@
 
 The sections measure Keras models as users call them; networks in inference and training, GRUBlockCell and BlockLSTM;
 time by sequence length and batch size; call overhead; memory of a training step; gradients of penalties; sharing the
-machine with other work; and SavedModels in a C program. Each library runs in its own process, and the libraries take
-turns. The program prints a line for each measurement and writes results.json after each case, and results.md at the
-end. A library that fails or gives wrong results is skipped for that case and listed under "failures".
+machine with other work; SavedModels in a C program; and, if asked for, 1, 2, 4, ... threads. Each library runs in its
+own process, and the libraries take turns. The program prints a line for each measurement and writes results.json after
+each case, and results.md at the end. A library that fails or gives wrong results is skipped for that case and listed
+under "failures".
 docs/design/benchmarks.md explains the method and the options.
 """
 
@@ -29,13 +30,14 @@ from sections import (
     PEERS,
     PRODUCTS,
     REFERENCE,
+    SCALING,
     SECTIONS,
     SERVING,
     Section,
 )
-from targets import judge_measured
 
 OPTIONS = list(dict.fromkeys(section.option for section in SECTIONS.values()))
+DEFAULT = [option for option in OPTIONS if option != SCALING]  # which is published from a machine with more CPUs
 OTHERS = [name for name in PEERS if name != OURS]
 ROUNDS = 12
 LEAST_ROUNDS = 3
@@ -49,7 +51,8 @@ def parse_arguments() -> argparse.Namespace:
         "--sections",
         type=program.names_of(OPTIONS),
         metavar="SECTION,...",
-        help=f"sections to run: {', '.join(OPTIONS)} (default: all; with --cases: {MODELS}, {SERVING} or {MAIN})",
+        help=f"sections to run: {', '.join(OPTIONS)} "
+        f"(default: all but {SCALING}; with --cases: {MODELS}, {SERVING} or {MAIN})",
     )
     num_cpus = len(os.sched_getaffinity(0))
     parser.add_argument(
@@ -62,7 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--publish", action="store_true", help="also update docs/performance.md and README.md")
     settings = program.parse(parser, ROUNDS)
     if not settings.sections:
-        settings.sections = list(dict.fromkeys(map(option_of, settings.cases or ()))) or OPTIONS
+        settings.sections = list(dict.fromkeys(map(option_of, settings.cases or ()))) or DEFAULT
     return settings
 
 
@@ -82,30 +85,26 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
     return [case for case in settings.cases if option_of(case) == kind]
 
 
-def processes_of(section: Section) -> tuple[int, bool]:
-    """Returns a key of the processes of a section. Served models have their own: most peers serve models only."""
-    return section.load.threads_per_cpu, section.option == SERVING
-
-
 def run_benchmark(settings: argparse.Namespace) -> Run:
     """Runs the selected sections, prints the measurements, writes them after each case, and returns the run."""
-    has_amx = pathlib.Path("/proc/cpuinfo").exists() and "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
-    chosen = [PEERS[name] for name in (OURS, *settings.peers)]
-    peers, run = program.begin(chosen, threads=settings.threads, has_amx=has_amx)
+    peers, run = program.begin([PEERS[name] for name in (OURS, *settings.peers)], threads=settings.threads)
     path, log = settings.output / "results.json", settings.output / "libraries.log"
     sections = [each for each in SECTIONS.values() if each.option in settings.sections]
-    for section in (each for each in sections if each.name == MEMORY):
-        run = measure_memory(section, settings, peers, run, path)
-    timed = [each for each in sections if each.name != MEMORY]
-    for key in dict.fromkeys(map(processes_of, timed)):
-        together = [each for each in timed if processes_of(each) == key]
+
+    # Sections with the same processes. Served models have their own: most peers serve models only.
+    groups: dict[tuple[int, bool], list[Section]] = {}
+    for section in sections:
+        threads = section.num_threads or section.threads_per_cpu * settings.threads
+        if section.name == MEMORY:
+            run = measure_memory(section, settings, peers, run, path)
+        elif section.num_threads <= settings.threads:
+            groups.setdefault((threads, section.option == SERVING), []).append(section)
+    for (threads, _), together in groups.items():
         taking_part = [peer for peer in peers if any(peer.name in section.peers for section in together)]
-        with Bench(taking_part, REFERENCE, key[0] * settings.threads, log) as bench:
+        with Bench(taking_part, REFERENCE, threads, log) as bench:
             run = run.replace(versions={**bench.versions, **run.versions})
             for section in together:
-                rounds = settings.rounds
-                if section.rounds_divisor > 1:
-                    rounds = min(rounds, max(LEAST_ROUNDS, rounds // section.rounds_divisor))
+                rounds = min(settings.rounds, max(LEAST_ROUNDS, settings.rounds // section.rounds_divisor))
                 load = section.quick_load if settings.quick else section.load
                 cases = cases_of(section, settings)
                 run = program.measure_section(bench, run, path, section, cases, rounds, load)
@@ -137,8 +136,7 @@ def main() -> None:
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)
-    print(f"\n{report.targets_to_text(judge_measured(run))}\n")
-    print(f"load average {run.load_before[0]:.2f} before, {run.load_after[0]:.2f} after; ", end="")
+    print(f"\nload average {run.load_before[0]:.2f} before, {run.load_after[0]:.2f} after; ", end="")
     print(f"{run.disturbed():.0%} of the samples were disturbed by other processes")
     (settings.output / "results.md").write_text(report.to_markdown(run))
     print(f"wrote results.json and results.md to {settings.output.resolve()}")

@@ -171,11 +171,6 @@ class Case:
         return self.kind in MODELS
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it is a single unidirectional float32 layer and all sequences have the same length."""
-        return self.kind == "network" and not self._options({})
-
-    @property
     def is_served(self) -> bool:
         """Whether it is a served model."""
         return self.kind == "served"

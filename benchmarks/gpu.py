@@ -12,11 +12,9 @@ import os
 import sys
 
 import program
-import report
-from measure import ALLOWED_ERRORS, QUIET, Bench
+from measure import ALLOWED_ERRORS, Bench
 from results import Run
 from sections import GPU_PEERS, GPU_SECTION, OURS, REFERENCE
-from targets import GPU_TARGETS, judge
 
 OTHERS = [name for name in GPU_PEERS if name != OURS]
 ROUNDS = 20
@@ -55,7 +53,7 @@ def run_benchmark(settings: argparse.Namespace, gpu: str) -> Run:
             versions = "; ".join(f"{key} {version}" for key, version in of_peer.items() if name != OURS)
             print(f"{GPU_PEERS[name].label}: {versions or of_peer['GPU library']}")
         run = run.replace(versions=bench.versions)
-        return program.measure_section(bench, run, path, GPU_SECTION, settings.cases, settings.rounds, QUIET)
+        return program.measure_section(bench, run, path, GPU_SECTION, settings.cases, settings.rounds)
 
 
 def main() -> None:
@@ -71,8 +69,7 @@ def main() -> None:
     settings.output.mkdir(parents=True, exist_ok=True)
     print(f"{gpu}, float32 as {'float32' if settings.no_tf32 else 'TF32'}")
     run = run_benchmark(settings, gpu)
-    print(f"\n{report.targets_to_text(judge(run, GPU_TARGETS))}\n")
-    print(f"wrote {(settings.output / RESULTS).resolve()}")
+    print(f"\nwrote {(settings.output / RESULTS).resolve()}")
     program.exit_if_ours_failed(run)
 
 

@@ -137,7 +137,7 @@ class ModelProgram:
         }
         inferred: dict[str, Any] = {
             FUNCTION: lambda: self._function(*self._arguments),
-            SAVED_MODEL: lambda: self.loaded.serve(*self._arguments),
+            SAVED_MODEL: self._run_loaded,
             PREDICT: lambda: model.predict(many[0], **batch),
         }
         self.tasks: dict[str, Task] = {
@@ -189,6 +189,9 @@ class ModelProgram:
         with tempfile.TemporaryDirectory() as folder:
             tf.saved_model.save(module, folder)
             return tf.saved_model.load(folder)
+
+    def _run_loaded(self):
+        return self.loaded.serve(*self._arguments)
 
     def features(self) -> np.ndarray:
         """Returns what the recurrent layers return."""

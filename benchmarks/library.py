@@ -196,10 +196,12 @@ class Library:
 
     Args:
       threads: the number of threads for one operation.
+      **options: attributes of the subclass with other values than its own.
     """
 
-    def __init__(self, threads: int):
+    def __init__(self, threads: int, **options: Any):
         self.threads = threads
+        vars(self).update(options)
 
     def versions(self) -> dict[str, str]:
         """Returns the versions of the measured software, and other facts about it, by name."""

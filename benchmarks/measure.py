@@ -54,7 +54,7 @@ class Peer(NamedTuple):
     label: str  # in tables
     library: str  # its `Library`, as "module.Class"
     packages: Sequence[str]  # the Python packages that it needs
-    threads: int = 0  # 0: the benchmark's
+    options: Mapping[str, Any] = {}  # attributes of the library
     allowed_error: float = 0.0  # of its results; 0: that of the case's dtype
 
     def missing_packages(self) -> list[str]:
@@ -72,7 +72,6 @@ class Load:
       pause: the seconds that a client waits between its calls.
       background: (case, task) pairs that other Python threads, one for each, repeat without a pause.
       busy_cpus: the number of CPUs that another process keeps busy.
-      threads_per_cpu: the number of threads of each library divided by the number of CPUs.
     """
 
     seconds: float = 0.0
@@ -80,7 +79,6 @@ class Load:
     pause: float = 0.0
     background: Sequence[tuple[Case, str]] = ()
     busy_cpus: int = 0
-    threads_per_cpu: int = 1
 
 
 QUIET = Load()
@@ -186,19 +184,19 @@ class Session:
         """Returns the results of a task of a prepared case as float64."""
         return {key: array.astype(np.float64) for key, array in self.programs[case][task].results().items()}
 
-    def calibrate(self, case: Case, task: str, seconds: float) -> None:
-        """Runs a task a few times and determines the number of calls in a sample of so many seconds.
+    def calibrate(self, case: Case, task: str) -> None:
+        """Runs a task a few times and determines the number of calls in a sample.
 
         A task that takes its samples itself is left alone.
         """
         if self.programs[case][task].sample is not None:
             return
         times = [self._seconds_per_call(case, task, 1)]  # the first call may compile
-        while len(times) < CALIBRATION_CALLS and (len(times) == 1 or times[-1] < seconds):
+        while len(times) < CALIBRATION_CALLS and (len(times) == 1 or times[-1] < SAMPLE_SECONDS):
             times.append(self._seconds_per_call(case, task, 1))
         fastest = min(times)
-        self._calls[case, task] = max(1, math.ceil(seconds / fastest))
-        self._is_long[case, task] = fastest > LONG_SAMPLES * seconds
+        self._calls[case, task] = max(1, math.ceil(SAMPLE_SECONDS / fastest))
+        self._is_long[case, task] = fastest > LONG_SAMPLES * SAMPLE_SECONDS
 
     def sample(self, case: Case, task: str, load: Load) -> tuple[float, Sequence[float]]:
         """Returns the seconds per call, or bytes, and the seconds of each call if the load demands it."""
@@ -310,12 +308,12 @@ def _repeating(calls: Sequence[Callable[[], Any]]) -> Iterator[None]:
         each.result()
 
 
-def _serve(connection: Connection, library: str, threads: int, log: pathlib.Path) -> None:
+def _serve(connection: Connection, peer: Peer, threads: int, log: pathlib.Path) -> None:
     """Handles requests, (`Session` method name, arguments), until the other end closes the connection."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
-    module, name = library.split(".")
-    session = Session(getattr(importlib.import_module(module), name)(threads))
+    module, name = peer.library.split(".")
+    session = Session(getattr(importlib.import_module(module), name)(threads, **peer.options))
     while True:
         try:
             method, arguments = connection.recv()
@@ -335,7 +333,7 @@ class Worker:
 
     Args:
       peer: the peer whose library to run.
-      threads: the number of threads of the library, unless the peer has its own.
+      threads: the number of threads of the library.
       log: the file to append the library's messages to.
     """
 
@@ -344,8 +342,7 @@ class Worker:
         self._log = log
         spawn = multiprocessing.get_context("spawn")
         self._connection, other_end = spawn.Pipe()
-        arguments = other_end, peer.library, peer.threads or threads, log
-        self._process = spawn.Process(target=_serve, args=arguments, daemon=True)
+        self._process = spawn.Process(target=_serve, args=(other_end, peer, threads, log), daemon=True)
         self._process.start()
         other_end.close()
 
@@ -442,7 +439,6 @@ class Bench:
       threads: the number of threads of each peer.
       log: the log file of all processes.
       allowed_errors: the largest allowed error by dtype.
-      sample_seconds: the time of a sample; short calls are repeated for so long.
     """
 
     def __init__(
@@ -452,10 +448,8 @@ class Bench:
         threads: int,
         log: pathlib.Path,
         allowed_errors: Mapping[str, float] = ALLOWED_ERRORS,
-        sample_seconds: float = SAMPLE_SECONDS,
     ):
         self._allowed_errors = allowed_errors
-        self._sample_seconds = sample_seconds
         self._start = lambda peer: Worker(peer, threads, log)
         self.workers = {peer.name: self._start(peer) for peer in peers}
         self._reference = self._start(reference)
@@ -485,7 +479,7 @@ class Bench:
         turns = []
         for name, task in keys:
             turns.append(Turn(name, task, self._error(name, case, task, expected[task])))
-            self.workers[name].request("calibrate", case, task, self._sample_seconds)
+            self.workers[name].request("calibrate", case, task)
         return turns
 
     def _error(self, peer: str, case: Case, task: str, expected: Mapping[str, np.ndarray]) -> float:

@@ -6,11 +6,10 @@ import itertools
 import os
 import pathlib
 import sys
-import time
 from collections.abc import Callable, Collection, Sequence
 
 from cases import Case, parse_cases
-from measure import Bench, Failure, Load, Measurement, Peer
+from measure import QUIET, Bench, Failure, Load, Measurement, Peer
 from report import LINE_HEAD, print_lines, skipped
 from results import Run, merge
 from sections import OURS, Section
@@ -126,19 +125,13 @@ def measure_section(
     section: Section,
     cases: Sequence[Case],
     rounds: int,
-    load: Load,
-    end: float = float("inf"),
-    rename: Callable[[Measurement], Measurement] = lambda measurement: measurement,
+    load: Load = QUIET,
 ) -> Run:
-    """Measures the cases of a section until the time `end`, and adds the results to a run after each case."""
+    """Measures the cases of a section, and adds the results to a run after each case."""
     print(f"\n{section.title}\n{LINE_HEAD}")
     for case in cases:
-        if time.monotonic() > end:
-            print(f"{case.title}: no time was left")
-            continue
-        peers = [name for name in bench.workers if name.partition("/")[0] in section.peers]
-        measured, failures = bench.measure(section.name, case, peers, rounds, section.tasks, load)
-        run = add(run, [rename(each) for each in measured], failures, path)
+        measured, failures = bench.measure(section.name, case, section.peers, rounds, section.tasks, load)
+        run = add(run, measured, failures, path)
     return run
 
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -193,8 +193,8 @@ class ModelProgram:
 class PyTorch(Library):
     """PyTorch."""
 
-    def __init__(self, threads: int):
-        super().__init__(threads)
+    def __init__(self, threads: int, **options: Any):
+        super().__init__(threads, **options)
         torch.set_num_threads(threads)
         torch.set_num_interop_threads(1)
 
@@ -217,13 +217,6 @@ class PyTorch(Library):
         return {name: task(call, lambda result: {key: _to_numpy(result)})}
 
 
-class Float64Reference(PyTorch):
-    """Expected results: networks in float64 on the same inputs."""
-
-    def program(self, case: Case) -> Program:
-        return _network_program(case, problem_of(case, "float64"))
-
-
 class PyTorchOnGpu(Library):
     """PyTorch on a GPU, which uses cuDNN.
 
@@ -231,10 +224,10 @@ class PyTorchOnGpu(Library):
       device: the device's name.
     """
 
-    device: ClassVar[str] = "cuda"
+    device = "cuda"
 
-    def __init__(self, threads: int):
-        super().__init__(threads)
+    def __init__(self, threads: int, **options: Any):
+        super().__init__(threads, **options)
         torch.set_num_threads(threads)
 
     def versions(self) -> dict[str, str]:

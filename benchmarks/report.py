@@ -31,7 +31,22 @@ from cases import (
     Case,
 )
 from measure import DISTURBANCE, Measurement
-from results import Figure, Run, call_part, efficiency, gflops, join, label, median, over, read, share, speedup, wait
+from results import (
+    Figure,
+    Run,
+    call_part,
+    efficiency,
+    gflops,
+    join,
+    label,
+    median,
+    over,
+    penalty_memory,
+    read,
+    share,
+    speedup,
+    wait,
+)
 from sections import (
     BATCHES,
     BUSY_CPU,
@@ -54,6 +69,7 @@ from sections import (
     PYTORCH,
     RAW_OPS,
     SAVED_MODELS,
+    SCALING_THREADS,
     SECOND_ORDER,
     SECTIONS,
     SERVERS,
@@ -64,9 +80,7 @@ from sections import (
     WAIT_ALONE,
     WAIT_WITH_PRODUCTS,
     WAIT_WITH_SEQUENCES,
-    scaling,
 )
-from targets import GROUPS, MEMORY_OVER_KERAS, PENALTY_COST, Verdict, judge, penalty_memory
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 KERAS_MODELS = "Keras models"  # the part that README.md summarizes
@@ -207,12 +221,12 @@ def _in(section: str, *columns: Column) -> list[Column]:
 
 def _by_threads(task: str, count: int) -> list[Column]:
     figures = [median(task, unit=1e3), gflops(task), efficiency(task, count), speedup(task, PYTORCH, ONNX_RUNTIME)]
-    return _in(scaling(count), Column(str(count), figures, (short, short, ratio, ratio)))
+    return _in(SCALING_THREADS[count], Column(str(count), figures, (short, short, ratio, ratio)))
 
 
 def _efficiencies(run: Run) -> str:
     """Returns a table of the efficiency of each library, by threads."""
-    cases, counts = run.cases(scaling(1)), run.num_threads()[1:]
+    cases, counts = run.cases(SCALING_THREADS[1]), run.num_threads()[1:]
     rows = []
     for task, peer in itertools.product((FORWARD, FORWARD_BACKWARD), PEERS):
         figures = [[efficiency(task, count, peer)(run, "", case) for case in cases] for count in counts]
@@ -226,6 +240,7 @@ def _efficiencies(run: Run) -> str:
 
 _NETWORKS = (OURS_XLA, KERAS, KERAS_XLA, PYTORCH)
 _CASE = Table._field_defaults["names"]
+_PENALTY_COST = over(median(PENALTY), median(FORWARD_BACKWARD))
 _PENALIZED = ((_CASE[0][0], lambda _, case: case.title.removesuffix(", penalty")),)
 _MODEL = (
     ("model", lambda _, case: MODEL_WORDS.get(case.name, "")),
@@ -365,7 +380,7 @@ PARTS: dict[str, Sequence[Table]] = {
             [MEMORY],
             [
                 *(Column(label(peer), [_memory(peer)]) for peer in PEERS),
-                Column("tf_rnn_ops / Keras", [MEMORY_OVER_KERAS], (ratio,)),
+                Column("tf_rnn_ops / Keras", [over(_memory(OURS), _memory(KERAS))], (ratio,)),
             ],
             lambda case: case.kind == "network",
         ),
@@ -384,7 +399,7 @@ PARTS: dict[str, Sequence[Table]] = {
             [
                 _ms("forward + backward, ms", FORWARD_BACKWARD),
                 _ms("penalty gradient, ms", PENALTY),
-                Column("penalty gradient / forward + backward", [PENALTY_COST], (ratio,)),
+                Column("penalty gradient / forward + backward", [_PENALTY_COST], (ratio,)),
                 *_speedups(PENALTY, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH),
             ],
             names=_PENALIZED,
@@ -393,28 +408,12 @@ PARTS: dict[str, Sequence[Table]] = {
     "threads": [
         Table(
             f"{task}, by threads",
-            [scaling(1)],
-            [column for power in range(8) for column in _by_threads(task, 2**power)],
+            [SCALING_THREADS[1]],
+            [column for count in SCALING_THREADS for column in _by_threads(task, count)],
         )
         for task in (FORWARD, FORWARD_BACKWARD)
     ],
 }
-
-
-def target_rows(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
-    """Returns the head and the rows of a table of targets."""
-    rows: list[Sequence[str]] = [("target", "bound", "measured", "met", "worst case")]
-    for target, measured, where in verdicts:
-        met = {True: "yes", False: "no", None: "not measured"}[Verdict(target, measured).is_met]
-        rows.append((target.title, target.bound, "-" if measured is None else ratio(measured), met, where))
-    return rows
-
-
-def targets_to_text(verdicts: Sequence[Verdict]) -> str:
-    """Returns a table of targets for a terminal."""
-    rows = target_rows(verdicts)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
 def _tables(run: Run, part: str) -> str:
@@ -422,11 +421,6 @@ def _tables(run: Run, part: str) -> str:
     tables = [table.markdown(run) for table in PARTS[part]]
     if part == "threads" and any(tables):
         tables.append(_efficiencies(run))
-    verdicts = judge(run, GROUPS.get(part, []))
-    if any(verdict.measured is not None for verdict in verdicts):
-        met = [verdict for verdict in verdicts if verdict.is_met]
-        head, *rows = target_rows([verdict for verdict in verdicts if not verdict.is_met])
-        tables.append(f"### Targets: {len(met)} of {len(verdicts)} met\n\n{_grid(head, rows, len(head))}")
     return _join(*tables)
 
 
@@ -464,7 +458,7 @@ def _conditions(run: Run, part: str = "ops") -> str:
     if limits and part == "ops":
         lines.append(f"Fastest matrix product of any library, GFLOP/s: {', '.join(limits)}.")
     lines += [f"{skipped(name, packages)}." for name, packages in run.left_out.items()]
-    lines += [f"{label(peer.partition('/')[0])} failed in {case}." for case, peer, _ in run.failures]
+    lines += [f"{label(peer)} failed in {case}." for case, peer, _ in run.failures]
     return "\n".join(lines) + "\n"
 
 

@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cases import EMPTY_FUNCTION, FUNCTION, OPS_ALONE, REPEATS, Case, parse_case
+from cases import EMPTY_FUNCTION, FUNCTION, MEMORY, OPS_ALONE, REPEATS, Case, parse_case
 from measure import DISTURBANCE, Failure, Measurement
-from sections import MAIN, OURS, PEERS, PRODUCTS, scaling
+from sections import MAIN, OURS, PEERS, PRODUCTS, SCALING_THREADS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,6 @@ class Run:
     Attributes:
       date: the date of the start.
       threads: the number of threads of each library.
-      has_amx: whether the CPU has AMX for bfloat16.
       load_before: the load averages over 1, 5 and 15 minutes at the start.
       load_after: the load averages at the end.
       versions: the versions that each peer reports, by peer name.
@@ -32,7 +31,6 @@ class Run:
 
     date: str
     threads: int
-    has_amx: bool = False
     load_before: Sequence[float] = (0.0, 0.0, 0.0)
     load_after: Sequence[float] = (0.0, 0.0, 0.0)
     versions: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
@@ -64,9 +62,9 @@ class Run:
         return max((each.gflops for each in products), default=None)
 
     def num_threads(self) -> list[int]:
-        """Returns the numbers of threads of the scaling benchmark, in ascending order."""
-        names = {each.section for each in self.measurements if each.section.startswith(scaling(""))}
-        return sorted(int(name.removeprefix(scaling(""))) for name in names)
+        """Returns the numbers of threads in the sections `scaling`, in ascending order."""
+        measured = {each.section for each in self.measurements}
+        return [count for count, section in SCALING_THREADS.items() if section in measured]
 
     def disturbed(self) -> float:
         """Returns the share of disturbed samples."""
@@ -141,11 +139,11 @@ def median(task: str, peer: str = OURS, section: str = "", unit: float = 1.0) ->
     return figure
 
 
-def wait(percent: float, task: str, peer: str = OURS, section: str = "") -> Figure:
+def wait(percent: float, task: str, peer: str = OURS) -> Figure:
     """Returns a percentile of the milliseconds of single calls."""
 
     def figure(run: Run, row: str, case: Case) -> float | None:
-        found = run.find(section or row, case, peer, task)
+        found = run.find(row, case, peer, task)
         return 1e3 * found.wait(percent) if found and found.waits else None
 
     return figure
@@ -166,19 +164,23 @@ def over(dividend: Figure, divisor: Figure) -> Figure:
     return figure
 
 
-def least(figures: Sequence[Figure]) -> Figure:
-    """Returns the least of those of several figures that were measured."""
+def speedup(task: str, *peers: str) -> Figure:
+    """Returns the time of the fastest of those of some peers that were measured over ours: above 1, we are faster."""
 
-    def figure(run: Run, row: str, case: Case) -> float | None:
-        values = [each(run, row, case) for each in figures]
-        return min((value for value in values if value is not None), default=None)
+    def fastest(run: Run, row: str, case: Case) -> float | None:
+        times = [median(task, peer)(run, row, case) for peer in peers]
+        return min((time for time in times if time is not None), default=None)
 
-    return figure
+    return over(fastest, median(task))
 
 
-def speedup(task: str, *peers: str, own: str = OURS, section: str = "") -> Figure:
-    """Returns the time of the fastest of some peers over that of `own`: above 1, `own` is faster."""
-    return over(least([median(task, peer, section) for peer in peers]), median(task, own, section))
+def penalty_memory(peer: str) -> Figure:
+    """Returns the memory of a step with a penalty over that of the same step without."""
+
+    def without(run: Run, row: str, case: Case) -> float | None:
+        return median(MEMORY, peer)(run, row, dataclasses.replace(case, kind="network"))
+
+    return over(median(MEMORY, peer), without)
 
 
 def share(task: str) -> Figure:
@@ -188,7 +190,7 @@ def share(task: str) -> Figure:
 
 def efficiency(task: str, threads: int, peer: str = OURS) -> Figure:
     """Returns a peer's speedup over one thread divided by the threads."""
-    one, several = (median(task, peer, scaling(count)) for count in (1, threads))
+    one, several = (median(task, peer, SCALING_THREADS[count]) for count in (1, threads))
     return over(one, lambda *row: None if (value := several(*row)) is None else threads * value)
 
 

@@ -15,10 +15,9 @@
  *   (37 * i mod 201 - 100) / 100.
  *
  * Prints a JSON object: the number of requests and the seconds that they took
- * together; median and 99th percentile of the seconds of one request; the
- * seconds of all requests in ascending order, or kMaxWaits quantiles of them;
- * resident bytes before the model is loaded, after the first requests to each
- * copy, and at the end; and the elements of the output.
+ * together; the seconds of each request in ascending order, or kMaxWaits
+ * quantiles of them; resident bytes before the model is loaded and after the
+ * first requests to each copy; and the elements of the output.
  */
 
 #define _POSIX_C_SOURCE 200809L
@@ -100,15 +99,6 @@ static int ParseCount(const char* name, const char* text, int most) {
     exit(1);
   }
   return (int)count;
-}
-
-static double ParseSeconds(const char* text) {
-  char* end;
-  const double seconds = strtod(text, &end);
-  if (end == text || *end != '\0' || !(seconds >= 0)) {
-    Fail("SECONDS", "must be a number of at least 0");
-  }
-  return seconds;
 }
 
 /* Splits "name:index" or "name=sizes". Returns what follows the mark. */
@@ -274,17 +264,12 @@ static double* SortWaits(const Client* clients, int num_clients,
   return sorted;
 }
 
-static double Quantile(const double* sorted, int64_t size, double share) {
-  return sorted[(int64_t)(share * size)];
-}
-
 static void PrintWaits(const double* sorted, int64_t size) {
-  printf("\"median\": %.9g, ", Quantile(sorted, size, 0.5));
-  printf("\"percentile_99\": %.9g, \"waits\": [", Quantile(sorted, size, 0.99));
+  printf("\"waits\": [");
   const int count = size < kMaxWaits ? (int)size : kMaxWaits;
   for (int i = 0; i < count; ++i) {
-    const double share = (i + 0.5) / count;
-    printf("%s%.9g", i == 0 ? "" : ", ", Quantile(sorted, size, share));
+    const int64_t quantile = (int64_t)((i + 0.5) / count * size);
+    printf("%s%.9g", i == 0 ? "" : ", ", sorted[quantile]);
   }
   printf("], ");
 }
@@ -307,7 +292,7 @@ int main(int argc, char** argv) {
   }
   const char* folder = argv[2];
   const int num_clients = ParseCount("CLIENTS", argv[3], kMost);
-  const double seconds = ParseSeconds(argv[4]);
+  const double seconds = atof(argv[4]);
   const int num_copies = ParseCount("COPIES", argv[5], kMost);
   const int num_threads = ParseCount("THREADS", argv[6], kMostThreads);
   const int num_inputs = argc - kFirstInput;
@@ -339,7 +324,6 @@ int main(int argc, char** argv) {
   PrintWaits(waits, num_requests);
   printf("\"resident_before\": %lld, \"resident_loaded\": %lld, ",
          (long long)before, (long long)loaded);
-  printf("\"resident_at_end\": %lld, ", (long long)ResidentBytes());
   PrintOutput(Request(&models[0]));
   printf("}\n");
   return 0;

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Container, Sequence
+from typing import Any
 
 from cases import (
     COPIES,
@@ -44,25 +45,36 @@ ONNX_RUNTIME_INT8 = "onnxruntime_int8"
 # The largest allowed errors of results with rounded weights.
 _BFLOAT16_ERROR, _INT8_ERROR = 0.02, 0.05
 
-_TF, _OURS, _KERAS, _ONNX = (
-    ["tensorflow"],
-    ["tensorflow", "tf_rnn_ops"],
-    ["tensorflow", "keras"],
-    ["onnx", "onnxruntime"],
-)
+_TF, _OURS, _KERAS = ["tensorflow"], ["tensorflow", "tf_rnn_ops"], ["tensorflow", "keras"]
+_ONNX = ["onnx", "onnxruntime"]
+
+
+def _packed(name: str, label: str, weights: str, allowed_error: float = 0.0) -> Peer:
+    """Returns our ops in SavedModels with packed weights."""
+    options = {"export_weights": weights}
+    return Peer(name, f"tf_rnn_ops {label}", "tensorflow_library.TfRnnOps", _OURS, options, allowed_error)
+
+
 _ALL_PEERS = (
     Peer(OURS, "tf_rnn_ops", "tensorflow_library.TfRnnOps", _OURS),
-    Peer(OURS_XLA, "tf_rnn_ops XLA", "tensorflow_library.TfRnnOpsXla", _OURS),
+    Peer(OURS_XLA, "tf_rnn_ops XLA", "tensorflow_library.TfRnnOps", _OURS, {"jit_compile": True}),
     Peer(KERAS, "Keras", "tensorflow_library.Keras", _KERAS),
-    Peer(KERAS_XLA, "Keras XLA", "tensorflow_library.KerasXla", _KERAS),
-    Peer(KERAS_UNROLLED, "Keras unrolled", "tensorflow_library.KerasUnrolled", _KERAS),
+    Peer(KERAS_XLA, "Keras XLA", "tensorflow_library.Keras", _KERAS, {"jit_compile": True}),
+    Peer(KERAS_UNROLLED, "Keras unrolled", "tensorflow_library.Keras", _KERAS, {"unroll": True}),
     Peer(PYTORCH, "PyTorch", "pytorch_library.PyTorch", ["torch"]),
     Peer(ONNX_RUNTIME, "ONNX Runtime", "onnxruntime_library.OnnxRuntime", _ONNX),
     Peer(RAW_OPS, "tf.raw_ops", "tensorflow_library.RawOps", _TF),
-    Peer(OURS_PACKED, "tf_rnn_ops packed", "tensorflow_library.TfRnnOpsPacked", _OURS),
-    Peer(OURS_BFLOAT16, "tf_rnn_ops bfloat16", "tensorflow_library.TfRnnOpsBfloat16", _OURS, 0, _BFLOAT16_ERROR),
-    Peer(OURS_INT8, "tf_rnn_ops int8", "tensorflow_library.TfRnnOpsInt8", _OURS, 0, _INT8_ERROR),
-    Peer(ONNX_RUNTIME_INT8, "ONNX Runtime int8", "onnxruntime_library.OnnxRuntimeInt8", _ONNX, 0, _INT8_ERROR),
+    _packed(OURS_PACKED, "packed", "float32"),
+    _packed(OURS_BFLOAT16, "bfloat16", "bfloat16", _BFLOAT16_ERROR),
+    _packed(OURS_INT8, "int8", "int8", _INT8_ERROR),
+    Peer(
+        ONNX_RUNTIME_INT8,
+        "ONNX Runtime int8",
+        "onnxruntime_library.OnnxRuntime",
+        _ONNX,
+        {"is_quantized": True},
+        _INT8_ERROR,
+    ),
 )
 PEERS = {peer.name: peer for peer in _ALL_PEERS}
 GPU_PEERS = {
@@ -70,16 +82,10 @@ GPU_PEERS = {
     RAW_OPS: PEERS[RAW_OPS]._replace(library="tensorflow_library.RawOpsOnGpu"),
     PYTORCH: PEERS[PYTORCH]._replace(library="pytorch_library.PyTorchOnGpu"),
 }
-# The scaling benchmark needs no TensorFlow.
-SCALING_PEERS = {
-    OURS: PEERS[OURS]._replace(library="engine_library.Engine", packages=[]),
-    **{name: PEERS[name] for name in (PYTORCH, ONNX_RUNTIME)},
-}
 _SERVED_ONLY = (OURS_PACKED, OURS_BFLOAT16, OURS_INT8, ONNX_RUNTIME_INT8)
 _MOST = tuple(name for name in PEERS if name not in (KERAS_UNROLLED, *_SERVED_ONLY))
-# These compute the expected results.
+# Computes the expected results.
 REFERENCE = Peer("float64", "float64", "tensorflow_library.Float64Reference", _KERAS)
-PYTORCH_REFERENCE = Peer("float64", "float64", "pytorch_library.Float64Reference", ["torch"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +102,8 @@ class Section:
       tasks: the measured tasks; all if empty.
       load: the load during the measurement.
       quick_load: a short load for --quick.
+      threads_per_cpu: the threads of each library divided by those of other sections.
+      num_threads: the threads of each library; 0: --threads, times `threads_per_cpu`.
     """
 
     name: str
@@ -103,10 +111,12 @@ class Section:
     cases: Sequence[Case]
     quick_cases: Sequence[Case]
     peers: Sequence[str]
-    rounds_divisor: int
-    tasks: Container[str]
-    load: Load
-    quick_load: Load
+    rounds_divisor: int = 1
+    tasks: Container[str] = ()
+    load: Load = QUIET
+    quick_load: Load = QUIET
+    threads_per_cpu: int = 1
+    num_threads: int = 0
 
     @property
     def option(self) -> str:
@@ -115,18 +125,9 @@ class Section:
 
 
 def _section(
-    name: str,
-    title: str,
-    cases: str,
-    quick_cases: str,
-    peers: Sequence[str] = _MOST,
-    rounds_divisor: int = 1,
-    tasks: Container[str] = (),
-    load: Load = QUIET,
-    quick_load: Load = QUIET,
+    name: str, title: str, cases: str, quick_cases: str, peers: Sequence[str] = _MOST, *options: Any, **named: Any
 ) -> Section:
-    quick = parse_cases(quick_cases)
-    return Section(name, title, parse_cases(cases), quick, peers, rounds_divisor, tasks, load, quick_load)
+    return Section(name, title, parse_cases(cases), parse_cases(quick_cases), peers, *options, **named)
 
 
 def _combine(cells: str, sizes: str, options: str = "") -> str:
@@ -154,11 +155,8 @@ PIPELINE = "sharing/pipeline"
 SERVING = "serving"
 SERVING_CLIENTS = {count: f"{SERVING}/clients_{count}" for count in (1, 4, 16)}
 SERVING_MEMORY = f"{SERVING}/memory"
-
-
-def scaling(threads: int | str) -> str:
-    """Returns the section of the scaling benchmark's measurements with a number of threads."""
-    return f"scaling/{threads}"
+SCALING = "scaling"
+SCALING_THREADS = {count: f"{SCALING}/{count}" for count in (1, 2, 4, 8, 16, 32, 64, 128)}
 
 
 _SIZES = "1-100-128-256 32-100-128-256 64-50-512-512 128-25-1024-1024"
@@ -217,6 +215,7 @@ _QUICK_CALLS = "lstm-1-1-1-1 gru_block_cell-1-1-1-1steps product-1"
 _MODEL_PEERS = (OURS, OURS_XLA, KERAS, KERAS_XLA, PYTORCH, ONNX_RUNTIME)
 _PENALTY_PEERS = (OURS, KERAS, KERAS_XLA, KERAS_UNROLLED, PYTORCH)
 _FOUR = (OURS, KERAS, PYTORCH, ONNX_RUNTIME)
+_THREE = (OURS, PYTORCH, ONNX_RUNTIME)
 _SMALL_OPS = (RAW_OPS, PYTORCH, ONNX_RUNTIME)
 SAVED_MODELS = (KERAS, OURS, OURS_PACKED, OURS_BFLOAT16, OURS_INT8)
 SERVERS = (*SAVED_MODELS, ONNX_RUNTIME, ONNX_RUNTIME_INT8)
@@ -252,9 +251,17 @@ def _serving(name: str, count: int) -> Section:
     return _section(name, title, cases, _QUICK_SERVED, SERVERS, 4, [SERVE_IN_C, SERVE_IN_PYTHON], *loads)
 
 
-def _crowded(name: str, title: str, load: Load) -> Section:
+def _crowded(name: str, title: str, load: Load = QUIET, threads_per_cpu: int = 1) -> Section:
     """Returns a section: the float32 networks of the main section on CPUs with more threads than CPUs."""
-    return _section(name, title, _FLOAT32, _QUICK, (OURS, PYTORCH, ONNX_RUNTIME), 2, (), load, load)
+    return _section(name, title, _FLOAT32, _QUICK, _THREE, 2, (), load, load, threads_per_cpu)
+
+
+def _scaling(name: str, count: int) -> Section:
+    """Returns a section: networks with a number of threads, with few steps, so that one thread takes little time."""
+    sizes = (f"{size}-{units}-{units}" for units in (512, 1024, 256) for size in ("32-16", "128-8", "1-32"))
+    cases = _combine("lstm gru", " ".join(sizes))
+    title, quick = f"networks with {count} threads", "lstm-2-3-8-8 gru-2-3-8-8"
+    return _section(name, title, cases, quick, _THREE, 4, num_threads=count)
 
 
 def _pipeline(name: str, title: str) -> Section:
@@ -298,7 +305,7 @@ _ALL_SECTIONS = (
     _wait(WAIT_WITH_SEQUENCES, "small op with two threads of long sequences", _FOUR, *_SEQUENCES),
     *(_clients(name, count) for count, name in CLIENTS.items()),
     _crowded(BUSY_CPU, "with another process on one of the CPUs", Load(busy_cpus=1)),
-    *(_crowded(name, f"with {n} threads per CPU", Load(threads_per_cpu=n)) for n, name in THREADS_PER_CPU.items()),
+    *(_crowded(name, f"with {n} threads per CPU", threads_per_cpu=n) for n, name in THREADS_PER_CPU.items()),
     _pipeline(PIPELINE, "training with a tf.data pipeline"),
     *(_serving(name, count) for count, name in SERVING_CLIENTS.items()),
     _section(
@@ -310,6 +317,7 @@ _ALL_SECTIONS = (
         4,
         [*COPIES.values()],
     ),
+    *(_scaling(name, count) for count, name in SCALING_THREADS.items()),
 )
 SECTIONS = {section.name: section for section in _ALL_SECTIONS}
 
@@ -325,13 +333,3 @@ _GPU_CASES = [
 ]
 _QUICK_GPU = f"{_QUICK_TABLE} gru-2-3-8-16-float16"
 GPU_SECTION = _section(MAIN, "networks and cells on a GPU", " ".join(_GPU_CASES), _QUICK_GPU, tuple(GPU_PEERS))
-
-# The section of the scaling benchmark. The products of batch and time are small, so that one thread is done soon.
-_SCALING_SIZES = " ".join(f"{size}-{n}-{n}" for n in (512, 1024, 256) for size in ("32-16", "128-8", "1-32"))
-SCALING_SECTION = _section(
-    scaling(""),
-    "networks with several numbers of threads",
-    " ".join(_combine("lstm gru", size) for size in _SCALING_SIZES.split()),
-    "lstm-2-3-8-8 gru-2-3-8-8",
-    tuple(SCALING_PEERS),
-)

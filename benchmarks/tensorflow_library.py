@@ -1,6 +1,8 @@
 """Libraries that use TensorFlow: tf_rnn_ops, Keras and `tf.raw_ops` on the CPU or a GPU, and the float64 reference."""
 
 import functools
+import pathlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -34,6 +36,9 @@ from library import (
     task,
 )
 from served_models import NO_OPS, ServedProgram, expected_output
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "testing"))
+from references import block_lstm, gru_block_cell
 
 
 def _graph_call(function: Callable, *tensors, jit_compile: bool = False) -> Callable[[], Any]:
@@ -201,30 +206,31 @@ class _KerasNetwork(_Network):
         return from_keras(self._case, arrays)
 
 
-def _cell_program(case: Case, raw_ops, jit_compile: bool = False) -> Program:
-    """Several steps of `GRUBlockCell` and `GRUBlockCellGrad` of a module of raw ops in a `tf.function`."""
-    forward, further = (
-        {name: tf.constant(array) for name, array in arguments.items()} for arguments in cell_arguments(case)
-    )
+def _cell_calls(case: Case, raw_ops) -> dict[str, Callable]:
+    """Returns functions of several steps of the ops `GRUBlockCell` and `GRUBlockCellGrad` of a module."""
 
-    def run_forward(arguments):
+    def forward(arguments):
         for _ in range(case.steps):
             step = raw_ops.GRUBlockCell(**arguments)
             arguments = {**arguments, "h_prev": step.h}
         return step._asdict()
 
-    def run_backward(arguments, further):
+    def backward(arguments, further):
         for _ in range(case.steps):
             gradients = raw_ops.GRUBlockCellGrad(**arguments, **further)
             further = {**further, "d_h": gradients.d_h_prev}
         return gradients._asdict()
 
-    def results(tensors):
-        return {name: tensor.numpy() for name, tensor in tensors.items()}
+    return {FORWARD: forward, BACKWARD: backward}
 
+
+def _cell_program(case: Case, raw_ops, jit_compile: bool = False) -> Program:
+    """The ops of a module of raw ops in a `tf.function`."""
+    arguments, further = ({name: tf.constant(array) for name, array in each.items()} for each in cell_arguments(case))
+    inputs = {FORWARD: [arguments], BACKWARD: [arguments, further]}
     return {
-        FORWARD: task(_graph_call(run_forward, forward, jit_compile=jit_compile), results),
-        BACKWARD: task(_graph_call(run_backward, forward, further, jit_compile=jit_compile), results),
+        name: task(_graph_call(call, *inputs[name], jit_compile=jit_compile), _arrays)
+        for name, call in _cell_calls(case, raw_ops).items()
     }
 
 
@@ -242,13 +248,14 @@ def _lstm_program(case: Case, raw_ops, jit_compile: bool = False) -> Program:
             seq_len_max=case.time, **arguments, **outputs._asdict(), **d_outputs, use_peephole=False
         )._asdict()
 
-    def results(tensors):
-        return {name: tensor.numpy() for name, tensor in tensors.items()}
-
     return {
-        FORWARD: task(_graph_call(run_forward, arguments, jit_compile=jit_compile), results),
-        FORWARD_BACKWARD: task(_graph_call(run_both, arguments, jit_compile=jit_compile), results),
+        FORWARD: task(_graph_call(run_forward, arguments, jit_compile=jit_compile), _arrays),
+        FORWARD_BACKWARD: task(_graph_call(run_both, arguments, jit_compile=jit_compile), _arrays),
     }
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 # Programs of ops of a module of raw ops, by the kind of the case.
@@ -266,12 +273,12 @@ def _elementwise_program(case: Case, threads: int) -> Program:
 
 
 class _OnCpu(Library):
-    """A library whose operations run on TensorFlow's threads. Subclasses define what they support."""
+    """A library whose operations run on TensorFlow's threads."""
 
-    jit_compile: ClassVar[bool] = False
+    jit_compile = False
 
-    def __init__(self, threads: int):
-        super().__init__(threads)
+    def __init__(self, threads: int, **options: Any):
+        super().__init__(threads, **options)
         # Keras must run on the CPU, too.
         tf.config.set_visible_devices([], "GPU")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -282,30 +289,7 @@ class _OnCpu(Library):
         return {"TensorFlow": tf.__version__}
 
     def program(self, case: Case) -> Program:
-        if case.kind == "elementwise":
-            return _elementwise_program(case, self.threads)
-        if case.has_network:
-            return self._network(case)
-        if case.is_model:
-            return self._model(case)
-        if case.is_served:
-            return self._served(case)
-        return self._ops(case) if case.kind in _PROGRAMS_OF_OPS else self._product(case)
-
-    def _network(self, case: Case) -> Program:
-        return {}
-
-    def _model(self, case: Case) -> Program:
-        return {}
-
-    def _served(self, case: Case) -> Program:
-        return {}
-
-    def _ops(self, case: Case) -> Program:
-        return {}
-
-    def _product(self, case: Case) -> Program:
-        return {}
+        return _elementwise_program(case, self.threads) if case.kind == "elementwise" else {}
 
 
 class TfRnnOps(_OnCpu):
@@ -315,103 +299,61 @@ class TfRnnOps(_OnCpu):
       export_weights: how served models pack weights; None: in each call.
     """
 
-    export_weights: ClassVar[str | None] = None
+    export_weights: str | None = None
 
     def versions(self) -> dict[str, str]:
         from tf_rnn_ops import __main__ as bug_report
 
         return {**dict(bug_report.versions()), "instruction set": bug_report.instruction_sets()}
 
-    def _network(self, case: Case) -> Program:
+    def program(self, case: Case) -> Program:
         # Not imported at the top: the other libraries of this module do not need the package.
         import tf_rnn_ops
 
-        return CudnnNetwork(case, problem_of(case), tf_rnn_ops.raw_ops, self.jit_compile).program()
-
-    def _model(self, case: Case) -> Program:
-        import tf_rnn_ops
-
-        # Of this process. SavedModels contain the op.
-        tf_rnn_ops.accelerate_keras(portable_exports=False)
-        if self.jit_compile:
-            return ModelProgram(case, problem_of(case), jit_compile=True).tasks
-        return accelerated_program(case)
-
-    def _served(self, case: Case) -> Program:
-        import tf_rnn_ops
-
-        with tf_rnn_ops.accelerate_keras(portable_exports=False, export_weights=self.export_weights):
-            return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
-
-    def _ops(self, case: Case) -> Program:
-        import tf_rnn_ops
-
-        return _PROGRAMS_OF_OPS[case.kind](case, tf_rnn_ops.raw_ops, self.jit_compile)
-
-
-class TfRnnOpsXla(TfRnnOps):
-    """The ops of this project, compiled by XLA."""
-
-    jit_compile = True
-
-
-class TfRnnOpsPacked(TfRnnOps):
-    """The ops of this project in served models that pack weights once."""
-
-    export_weights = "float32"
-
-
-class TfRnnOpsBfloat16(TfRnnOps):
-    """The same with bfloat16 weights."""
-
-    export_weights = "bfloat16"
-
-
-class TfRnnOpsInt8(TfRnnOps):
-    """The same with 8-bit weights."""
-
-    export_weights = "int8"
+        if case.has_network:
+            return CudnnNetwork(case, problem_of(case), tf_rnn_ops.raw_ops, self.jit_compile).program()
+        if case.kind in _PROGRAMS_OF_OPS:
+            return _PROGRAMS_OF_OPS[case.kind](case, tf_rnn_ops.raw_ops, self.jit_compile)
+        if case.is_model:
+            # Of this process. SavedModels contain the op.
+            tf_rnn_ops.accelerate_keras(portable_exports=False)
+            if self.jit_compile:
+                return ModelProgram(case, problem_of(case), jit_compile=True).tasks
+            return accelerated_program(case)
+        if case.is_served:
+            with tf_rnn_ops.accelerate_keras(portable_exports=False, export_weights=self.export_weights):
+                return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
+        return super().program(case)
 
 
 class Keras(_OnCpu):
     """Keras's layers in graph mode."""
 
-    unroll: ClassVar[bool] = False
+    unroll = False
 
     def versions(self) -> dict[str, str]:
         return {**super().versions(), "Keras": keras.__version__}
 
-    def _network(self, case: Case) -> Program:
-        return _KerasNetwork(case, problem_of(case), self.jit_compile, self.unroll).program()
-
-    def _model(self, case: Case) -> Program:
-        return ModelProgram(case, problem_of(case), self.jit_compile).tasks
-
-    def _served(self, case: Case) -> Program:
-        return ServedProgram(case, self.threads, NO_OPS).tasks
-
-
-class KerasXla(Keras):
-    """Keras's layers, compiled by XLA."""
-
-    jit_compile = True
-
-
-class KerasUnrolled(Keras):
-    """Keras's layers with `unroll=True`."""
-
-    unroll = True
+    def program(self, case: Case) -> Program:
+        if case.has_network:
+            return _KerasNetwork(case, problem_of(case), self.jit_compile, self.unroll).program()
+        if case.is_model:
+            return ModelProgram(case, problem_of(case), self.jit_compile).tasks
+        if case.is_served:
+            return ServedProgram(case, self.threads, NO_OPS).tasks
+        return super().program(case)
 
 
 class RawOps(_OnCpu):
     """TensorFlow's own ops."""
 
-    def _ops(self, case: Case) -> Program:
-        return _PROGRAMS_OF_OPS[case.kind](case, tf.raw_ops) if case.dtype == "float32" else {}
-
-    def _product(self, case: Case) -> Program:
-        call = _graph_call(tf.matmul, *map(tf.constant, operands(case)))
-        return {PRODUCT: task(call, lambda result: {"product": result.numpy()})}
+    def program(self, case: Case) -> Program:
+        if case.kind in _PROGRAMS_OF_OPS:
+            return _PROGRAMS_OF_OPS[case.kind](case, tf.raw_ops) if case.dtype == "float32" else {}
+        if case.kind == "product":
+            call = _graph_call(tf.matmul, *map(tf.constant, operands(case)))
+            return {PRODUCT: task(call, lambda result: {"product": result.numpy()})}
+        return super().program(case)
 
 
 class Float64Reference(_OnCpu):
@@ -434,9 +376,10 @@ class Float64Reference(_OnCpu):
             arguments, further = (
                 {name: array.astype(np.float64) for name, array in each.items()} for each in cell_arguments(case)
             )
+            calls = _cell_calls(case, _ReferenceCell)
             return {
-                FORWARD: task(lambda: _cell_forward(case.steps, **arguments), dict),
-                BACKWARD: task(lambda: _cell_backward(case.steps, **arguments, **further), dict),
+                FORWARD: task(functools.partial(calls[FORWARD], arguments), dict),
+                BACKWARD: task(functools.partial(calls[BACKWARD], arguments, further), dict),
             }
         if case.kind == "block_lstm":
             return _lstm_reference(case)
@@ -446,48 +389,23 @@ class Float64Reference(_OnCpu):
         return {PRODUCT: product} if case.kind == "product" else {TANH: tanh, MAPPED: tanh}
 
 
+class _ReferenceCell:
+    """`GRUBlockCell` and its gradient as a module of raw ops."""
+
+    GRUBlockCell = staticmethod(gru_block_cell.gru_block_cell)
+    GRUBlockCellGrad = staticmethod(gru_block_cell.gru_block_cell_grad)
+
+
 def _lstm_reference(case: Case) -> Program:
-    """`BlockLSTM` and its gradient by TensorFlow's differentiation of the formulas."""
-    arguments = {name: tf.constant(array) for name, array in lstm_arguments(case).items()}
+    """`BlockLSTM` and its gradient."""
+    arguments = lstm_arguments(case)
+    outputs = block_lstm.sequence(case.time, **arguments, cell_clip=0.0)
 
-    def hidden_states():
-        c, h, states = arguments["cs_prev"], arguments["h_prev"], []
-        for x in tf.unstack(arguments["x"]):
-            i, new, f, o = tf.split(tf.concat([x, h], axis=1) @ arguments["w"] + arguments["b"], 4, axis=1)
-            c = tf.sigmoid(i) * tf.tanh(new) + tf.sigmoid(f + 1) * c
-            h = tf.sigmoid(o) * tf.tanh(c)
-            states.append(h)
-        return tf.stack(states)
+    def gradients() -> dict[str, np.ndarray]:
+        d_outputs = block_lstm.of_states(np.zeros_like(outputs.cs), outputs.h)
+        return block_lstm.sequence_grad(case.time, **arguments, results=outputs, grads=d_outputs)._asdict()
 
-    def gradients():
-        with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            h = hidden_states()
-        grads = tape.gradient(h, arguments, output_gradients=h, unconnected_gradients="zero")
-        return {f"{name}_grad": grad.numpy() for name, grad in grads.items()}
-
-    return {FORWARD: task(lambda: {"h": hidden_states().numpy()}, dict), FORWARD_BACKWARD: task(gradients, dict)}
-
-
-def _cell_forward(steps: int, x, h_prev, w_ru, w_c, b_ru, b_c) -> dict[str, np.ndarray]:
-    h = h_prev
-    for _ in range(steps):
-        h_prev = h
-        r, u = np.split(1 / (1 + np.exp(-(np.hstack([x, h_prev]) @ w_ru + b_ru))), 2, axis=1)
-        c = np.tanh(np.hstack([x, h_prev * r]) @ w_c + b_c)
-        h = u * h_prev + (1 - u) * c
-    return {"r": r, "u": u, "c": c, "h": h}
-
-
-def _cell_backward(steps: int, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h) -> dict[str, np.ndarray]:
-    for _ in range(steps):
-        d_c_bar = d_h * (1 - u) * (1 - c * c)
-        d_u_bar = d_h * (h_prev - c) * u * (1 - u)
-        d_x_2, d_h_prevr = np.split(d_c_bar @ w_c.T, [x.shape[1]], axis=1)
-        d_r_bar_u_bar = np.hstack([d_h_prevr * h_prev * r * (1 - r), d_u_bar])
-        d_x_1, d_h_prev_1 = np.split(d_r_bar_u_bar @ w_ru.T, [x.shape[1]], axis=1)
-        d_h = d_h_prev_1 + d_h_prevr * r + d_h * u
-    return {"d_x": d_x_1 + d_x_2, "d_h_prev": d_h, "d_c_bar": d_c_bar, "d_r_bar_u_bar": d_r_bar_u_bar}
+    return {FORWARD: task(lambda: {"h": outputs.h}, dict), FORWARD_BACKWARD: task(gradients, dict)}
 
 
 class OnGpu(Library):
@@ -497,10 +415,10 @@ class OnGpu(Library):
       device: the device's name.
     """
 
-    device: ClassVar[str] = "GPU:0"
+    device = "GPU:0"
 
-    def __init__(self, threads: int):
-        super().__init__(threads)
+    def __init__(self, threads: int, **options: Any):
+        super().__init__(threads, **options)
         for gpu in tf.config.list_physical_devices("GPU"):
             # Leaves memory for the other libraries.
             tf.config.experimental.set_memory_growth(gpu, True)

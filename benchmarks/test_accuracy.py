@@ -7,7 +7,7 @@ import pytest
 from environment import processes
 
 PROGRAM = pathlib.Path(__file__).parent / "accuracy.py"
-PACKAGES = ["matplotlib", "onnx", "onnxruntime", "seglearn"]
+PACKAGES = ["onnx", "onnxruntime", "seglearn"]
 MISSING = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
 
 

@@ -1,4 +1,4 @@
-"""Compares TensorFlow's LSTM ops and ours with a float64 reference, and the reference with complex steps.
+"""Compares TensorFlow's LSTM ops and ours with a float64 reference.
 
 test_cell_second_order.py tests all gradients from a tape.
 """
@@ -171,21 +171,3 @@ def test_tensorflow_differentiates_the_second_version_with_the_gradient_op_of_th
             difference = parity.difference(actual[name], expected[f"{name}_grad"])
             is_wrong = raw_ops is tf.raw_ops and op == "BlockLSTMV2"
             assert difference > 0.1 if is_wrong else difference < 1e-5, (raw_ops.__name__, name)
-
-
-@pytest.mark.parametrize("seq_len_max", [4, TIME])
-@pytest.mark.parametrize("op", SEQUENCE_OPS)
-def test_gradients_of_the_reference_equal_complex_steps(op, seq_len_max):
-    """Moves all inputs at once in a random direction."""
-    given, d_outputs = lstm_inputs.inputs(op, SIZE), output_gradients(op, SIZE)
-    options = {"order": ORDERS[op], "use_peephole": True}
-    rng = np.random.default_rng(2)
-    directions = {name: rng.standard_normal(each.shape) for name, each in given.items()}
-    moved = {name: each + 1e-30j * directions[name] for name, each in given.items()}
-    results = reference.sequence(seq_len_max, **moved, cell_clip=0.0, **options)
-    grads = Results(*d_outputs.values())
-    loss = sum(np.sum(value * d_value) for value, d_value in zip(results, grads, strict=True))
-    values = Results(*(each.real for each in results))
-    actual = reference.sequence_grad(seq_len_max, **given, results=values, grads=grads, **options)
-    total = sum(np.sum(getattr(actual, f"{name}_grad") * each) for name, each in directions.items())
-    np.testing.assert_allclose(total, loss.imag / 1e-30, rtol=1e-12)

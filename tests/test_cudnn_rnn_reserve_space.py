@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs.calls import OPS, input_names, is_tensor, tensor_of
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config
-from inputs.reserve_spaces import RESERVE_SPACES
-from inputs.valid_calls import valid_arguments
-
-import tf_rnn_ops
-from tf_rnn_ops._library import ops
+from inputs.reserve_spaces import BASE, OTHER_SIZE, RESERVE_SPACES, SAME_SIZE
+from inputs.valid_calls import function_of, valid_arguments
 
 HEADER_BYTES = 256
 # Activations that a cell stores per step, in multiples of num_units.
@@ -85,33 +82,6 @@ def test_backprop_ignores_host_reserved(version, host_reserved):
     actual = backprop(config, version=version, host_reserved=tf.constant(host_reserved, tf.int8))
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-BASE = Config(num_units=10, input_size=10, num_layers=2, time=4, batch=4, sequence_lengths=(4, 2, 3, 4), dropout=0.5)
-# Changes of BASE and the error messages. Only the header distinguishes these:
-SAME_SIZE: list[tuple[dict, str]] = [
-    ({"sequence_lengths": (4, 3, 2, 4)}, "sequence_lengths differ"),
-    ({"sequence_lengths": None}, "sequence_lengths differ"),
-    ({"dropout": 0.25}, "dropout was 0.25.*, but is 0.5"),
-    ({"dropout": 0.0}, "dropout was 0.0.*, but is 0.5"),
-    ({"time_major": False}, "time_major was false, but is true"),
-    ({"input_mode": "skip_input"}, "skip_input was true, but is false"),
-    ({"input_size": 11}, "input_size was 11, but is 10"),
-    ({"time": 8, "batch": 2, "sequence_lengths": (4, 2)}, "time was 8, but is 4; batch was 2, but is 4"),
-    (
-        {"direction": "bidirectional", "num_layers": 1, "num_units": 11},
-        "the number of directions was 2, but is 1; num_layers was 1, but is 2; num_units was 11, but is 10",
-    ),
-]
-OTHER_SIZE: list[tuple[dict, str]] = [
-    ({"rnn_mode": "gru"}, "rnn_mode was gru, but is lstm"),
-    ({"num_units": 11}, "num_units was 11, but is 10"),
-    ({"num_layers": 1}, "num_layers was 1, but is 2"),
-    ({"direction": "bidirectional"}, "the number of directions was 2, but is 1"),
-    ({"num_proj": 5}, "num_proj was 5, but is 0"),
-    ({"time": 5}, "time was 5, but is 4"),
-    ({"batch": 3, "sequence_lengths": (4, 2, 3)}, "batch was 3, but is 4"),
-]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -232,7 +202,6 @@ def test_versions_share_the_reserve_space(version):
 def test_any_reserve_space_is_rejected_or_accepted(op, kind):
     """The process goes on, and an error names the argument. A changed activation is not noticed."""
     rng = np.random.default_rng(0)
-    function = getattr(tf_rnn_ops.raw_ops, op, None) or getattr(ops, f"TfRnnOps_{op}")
     num_calls = 0
     while num_calls < 20:
         arguments = valid_arguments(rng, op)
@@ -243,7 +212,7 @@ def test_any_reserve_space_is_rejected_or_accepted(op, kind):
         arguments["reserve_space"] = RESERVE_SPACES[kind](rng, op, value)
         message = ""
         try:
-            results = function(**{name: to_tensor(each) for name, each in arguments.items()})
+            results = function_of(op)(**{name: to_tensor(each) for name, each in arguments.items()})
             tf.nest.map_structure(lambda each: each.numpy(), results)
         except tf.errors.InvalidArgumentError as error:
             message = error.message

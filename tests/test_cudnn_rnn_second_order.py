@@ -41,17 +41,6 @@ SLOWLY_COMPILED = pytest.mark.parametrize(
 )
 
 
-def with_accumulators(*names, eager):
-    """Parametrizes a test with each name. TensorFlow builds the third order eagerly: only `eager` are not slow."""
-    return pytest.mark.parametrize(
-        ("name", "compiled"),
-        [
-            *(pytest.param(each, False, marks=() if each in eager else pytest.mark.slow) for each in names),
-            *((each, True) for each in names),
-        ],
-    )
-
-
 def maybe_compiled(function, compiled):
     return tf.function(function) if compiled else function
 
@@ -256,22 +245,6 @@ def test_the_reserve_space_of_another_network_is_rejected():
             backprop_grad(config, inputs, outputs, gradients, v, reserve_space=device(reserve_space))
 
 
-@COMPILED
-@pytest.mark.parametrize("name", [*INPUTS, "output", *ARGUMENTS[4:], "reserve_space", *BACKPROP_GRADS])
-def test_an_argument_of_wrong_shape_is_rejected_by_name(name, compiled):
-    config = network(num_layers=2)
-    inputs, gradients, v = arguments_of(config)
-    arguments = grad_arguments(config, inputs, run_forward(config, inputs), gradients, v)
-    shape = arguments[name].shape
-    wrong = [[*shape, 1], [*shape[:-1], shape[-1] + 1], [shape[0] + 1, *shape[1:]]]
-    # input and the states determine the sizes, so the error may name another argument.
-    culprit = name if name not in INPUTS[:3] else r"\w+"
-    for each in wrong[:1] if name == "reserve_space" else wrong:
-        changed = {**arguments, name: tf.zeros(each, tf.float64)}
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=rf"\b{culprit} must have"):
-            maybe_compiled(lambda changed=changed: ops.tf_rnn_ops_cudnn_rnn_backprop_grad(**changed), compiled)()
-
-
 def test_shapes_are_known_in_a_graph():
     config = network(num_layers=2, direction="bidirectional")
     inputs, gradients, v = arguments_of(config)
@@ -435,14 +408,21 @@ def test_the_hessian_is_symmetric(mode):
 # ---------------------------------------------------------------- APIs for gradients
 
 
-@with_accumulators(*MODES, eager=("lstm", "rnn_tanh"))
+# TensorFlow builds the third order eagerly.
+@pytest.mark.parametrize(
+    ("mode", "compiled"),
+    [
+        *(pytest.param(mode, False, marks=pytest.mark.slow if mode in ("rnn_relu", "gru") else ()) for mode in MODES),
+        *((mode, True) for mode in MODES),
+    ],
+)
 @pytest.mark.not_xla(
     "the forward accumulator differentiates functions more often than necessary",
-    cases="(rnn_relu|rnn_tanh|lstm|gru)-eager",
+    cases="(rnn_relu|rnn_tanh|lstm|gru)-False",
 )
-def test_forward_accumulator(name, compiled):
+def test_forward_accumulator(mode, compiled):
     """J v, and H v with a tape inside the accumulator."""
-    config = network(rnn_mode=name, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
+    config = network(rnn_mode=mode, num_layers=2, direction="bidirectional", sequence_lengths=LENGTHS)
     inputs, _, v = arguments_of(config)
     inputs, tangents = tensors(inputs), dict(zip(INPUTS, map(tf.constant, v), strict=True))
 
@@ -464,15 +444,11 @@ def test_forward_accumulator(name, compiled):
         check(config, some, expected)
 
 
-def state_of(config, x, inputs, run):
-    return tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output), axis=(0, 2))
-
-
 @COMPILED
 @pytest.mark.parametrize("pfor", [False, True])
 def test_jacobians_of_a_gradient(pfor, compiled):
-    """A Hessian, and a Hessian for each batch entry."""
-    config = network(time=3, batch=2, input_size=2)
+    """A Hessian, a Jacobian, and a Hessian for each batch entry."""
+    config = network(time=3, batch=2, input_size=2, time_major=False)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
 
     def jacobians(run):
@@ -481,32 +457,15 @@ def test_jacobians_of_a_gradient(pfor, compiled):
             outer.watch(x)
             with tf.GradientTape() as inner:
                 inner.watch(x)
-                value = state_of(config, x, inputs, run)
+                value = tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output), axis=(1, 2))
             gradient = inner.gradient(value, x)
-        whole = outer.jacobian(gradient, x, experimental_use_pfor=pfor)
-        first = outer.jacobian(value, x, experimental_use_pfor=pfor)
-        return {"whole": whole, "first": first}
+        return {
+            "hessian": outer.jacobian(gradient, x, experimental_use_pfor=pfor),
+            "first": outer.jacobian(value, x, experimental_use_pfor=pfor),
+            "of each entry": outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor),
+        }
 
     check(config, maybe_compiled(lambda: jacobians(ours(config)), compiled)(), jacobians(plain(config)))
-
-
-@COMPILED
-@pytest.mark.parametrize("pfor", [False, True])
-def test_batch_jacobian_of_a_gradient(pfor, compiled):
-    config = network(time=3, batch=2, input_size=2, time_major=False)
-    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
-
-    def jacobian(run):
-        x = inputs["input"]
-        with tf.GradientTape(persistent=True) as outer:
-            outer.watch(x)
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                value = tf.reduce_sum(tf.sin(run({**inputs, "input": x}).output))
-            gradient = inner.gradient(value, x)
-        return {"jacobian": outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor)}
-
-    check(config, maybe_compiled(lambda: jacobian(ours(config)), compiled)(), jacobian(plain(config)))
 
 
 def test_hessians_in_a_graph():
@@ -582,79 +541,41 @@ def test_only_needed_gradients_are_computed(monkeypatch, compiled):
 # ---------------------------------------------------------------- layers
 
 
+# From [batch, time, features] to [batch, time, 4]. test_keras_rnn.py tests the op of the first three.
 LAYERS = {
-    "lstm": (tf_rnn_ops.layers.LSTM, keras.layers.LSTM),
-    "gru": (tf_rnn_ops.layers.GRU, keras.layers.GRU),
-    "tanh": (tf_rnn_ops.layers.SimpleRNN, keras.layers.SimpleRNN),
+    "lstm": lambda **options: tf_rnn_ops.layers.LSTM(4, **options),
+    "gru": lambda **options: tf_rnn_ops.layers.GRU(4, **options),
+    "tanh": lambda **options: tf_rnn_ops.layers.SimpleRNN(4, **options),
+    "cudnn": lambda **options: tf_rnn_ops.layers.CudnnRNN(
+        2, rnn_mode="lstm", num_layers=2, direction="bidirectional", **options
+    ),
+    "cell": lambda **options: keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(4, dtype="float64"), **options),
 }
 
 
 @COMPILED
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS.keys())
-def test_layers_equal_keras_differentiating_its_own(layer, training, compiled):
-    make, make_keras = layer
-    x = tf.constant(np.random.default_rng(0).standard_normal((3, 5, 4)))
-    layers = [each(6, dtype="float64", return_sequences=True) for each in (make, make_keras)]
-    for each in layers:
-        each.build(x.shape)
-    layers[1].set_weights(layers[0].get_weights())
-
-    def gradients(layer):
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                loss = tf.reduce_sum(tf.sin(layer(x, training=training)))
-            norm = tf.norm(inner.gradient(loss, x))
-        return outer.gradient((norm - 1) ** 2, [each.value for each in layer.trainable_weights])
-
-    actual, expected = (maybe_compiled(gradients, compiled)(layer) for layer in layers)
-    for a, b in zip(actual, expected, strict=True):
-        assert parity.difference(a, b) < 1e-9
-
-
-def make_layer(name, x):
-    """Returns a built layer from [batch, time, features] to [batch, time, units], and its trainable variables."""
-    makers = {
-        **{key: lambda make=make: make(4, dtype="float64", return_sequences=True) for key, (make, _) in LAYERS.items()},
-        "cudnn": lambda: tf_rnn_ops.layers.CudnnRNN(
-            4, rnn_mode="lstm", num_layers=2, direction="bidirectional", dtype="float64", return_sequences=True
-        ),
-        "cell": lambda: keras.layers.RNN(
-            tf_rnn_ops.layers.GRUBlockCell(4, dtype="float64"), dtype="float64", return_sequences=True
-        ),
-    }
-    layer = makers[name]()
-    layer.build(x.shape)
-    return layer, [each.value for each in layer.trainable_weights]
-
-
-EVERY_LAYER = pytest.mark.parametrize("name", [*LAYERS, "cudnn", "cell"])
-
-
-def layer_loss(layer, x):
-    return tf.reduce_sum(tf.sin(layer(x, training=True)), axis=[1, 2])  # [batch]
-
-
-def hessian_product(layer, x, weights, v):
-    """Returns H v of the loss of a layer with respect to its weights, by nested tapes."""
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as inner:
-            loss = tf.reduce_sum(layer_loss(layer, x))
-        gradients = inner.gradient(loss, weights)
-        product = tf.add_n([tf.reduce_sum(g * each) for g, each in zip(gradients, v, strict=True)])
-    return outer.gradient(product, weights)
-
-
-@COMPILED
-@EVERY_LAYER
-def test_hessian_products_of_layers(name, compiled):
+@pytest.mark.parametrize("make_layer", LAYERS.values(), ids=LAYERS)
+def test_hessian_products_of_layers(make_layer, training, compiled):
     """Compares nested tapes with differences of the gradients."""
     rng = np.random.default_rng(0)
     x = tf.constant(rng.standard_normal((2, 4, 3)))
-    layer, weights = make_layer(name, x)
+    layer = make_layer(dtype="float64", return_sequences=True)
+    layer.build(x.shape)
+    weights = [each.value for each in layer.trainable_weights]
     v = [tf.constant(rng.standard_normal(each.shape)) for each in weights]
-    actual = maybe_compiled(lambda: hessian_product(layer, x, weights, v), compiled)()
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.sin(layer(x, training=training)))
+        return tape.gradient(loss, weights)
+
+    def hessian_product():
+        with tf.GradientTape() as tape:
+            product = tf.add_n([tf.reduce_sum(g * each) for g, each in zip(gradients(), v, strict=True)])
+        return tape.gradient(product, weights)
+
+    actual = maybe_compiled(hessian_product, compiled)()
 
     step = 1e-5
     values = [each.numpy() for each in weights]
@@ -662,57 +583,10 @@ def test_hessian_products_of_layers(name, compiled):
     def gradients_at(distance):
         for weight, value, direction in zip(weights, values, v, strict=True):
             weight.assign(value + distance * direction.numpy())
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer_loss(layer, x))
-        return [each.numpy() for each in tape.gradient(loss, weights)]
+        return [each.numpy() for each in gradients()]
 
     for product, above, below in zip(actual, gradients_at(step), gradients_at(-step), strict=True):
         assert parity.difference(product, (above - below) / (2 * step)) < 1e-7
-
-
-@with_accumulators(*LAYERS, "cudnn", eager=("tanh", "cudnn"))
-@pytest.mark.not_xla("XLA has no gradients of its gradient of a loop", cases="(lstm|gru|tanh)-tf.function")
-@pytest.mark.not_xla(
-    "the forward accumulator differentiates functions more often than necessary", cases="(lstm|gru|tanh|cudnn)-eager"
-)
-def test_forward_accumulator_around_a_tape_of_layers(name, compiled):
-    rng = np.random.default_rng(1)
-    x = tf.constant(rng.standard_normal((2, 4, 3)))
-    layer, weights = make_layer(name, x)
-    v = [tf.constant(rng.standard_normal(each.shape)) for each in weights]
-
-    def products():
-        with tf.autodiff.ForwardAccumulator(weights, v) as accumulator:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(layer_loss(layer, x))
-            gradients = tape.gradient(loss, weights)
-        return [accumulator.jvp(each) for each in gradients]
-
-    expected = hessian_product(layer, x, weights, v)
-    for a, b in zip(maybe_compiled(products, compiled)(), expected, strict=True):
-        assert parity.difference(a, b) < 1e-9
-
-
-@pytest.mark.parametrize("pfor", [False, True])
-@EVERY_LAYER
-def test_jacobians_of_gradients_of_layers(name, pfor):
-    """The full Jacobian, and the Jacobians of batch entries, which are its blocks."""
-    x = tf.constant(np.random.default_rng(2).standard_normal((2, 3, 2)))
-    layer, _ = make_layer(name, x)
-    with tf.GradientTape(persistent=True) as outer:
-        outer.watch(x)
-        with tf.GradientTape() as inner:
-            inner.watch(x)
-            loss = layer_loss(layer, x)
-        gradient = inner.gradient(loss, x)
-    whole = outer.jacobian(gradient, x, experimental_use_pfor=pfor).numpy()  # [2, 3, 2, 2, 3, 2]
-    blocks = outer.batch_jacobian(gradient, x, experimental_use_pfor=pfor).numpy()  # [2, 3, 2, 3, 2]
-    flat = whole.reshape(12, 12)
-    assert parity.difference(flat, flat.T) < 1e-9
-    assert np.abs(flat).max() > 1e-3
-    for i in range(2):
-        assert parity.difference(whole[i, :, :, i], blocks[i]) < 1e-9
-        assert np.abs(whole[i, :, :, 1 - i]).max() == 0
 
 
 # ---------------------------------------------------------------- higher orders

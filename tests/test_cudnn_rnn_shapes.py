@@ -107,21 +107,6 @@ def test_the_size_of_params_follows_from_the_other_shapes(config):
     assert backprop_shapes(config, "V3", inputs)["params_backprop"] == size
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("is_training", [False, True])
-@pytest.mark.parametrize("mode", MODES)
-def test_static_shapes_equal_actual_shapes(version, is_training, mode):
-    config = dataclasses.replace(CONFIG, rnn_mode=mode)
-    inputs = cudnn_rnn_inputs.forward_arguments(config, cudnn_rnn_inputs.network_inputs(config, "float32"), version)
-    outputs = getattr(raw_ops, "CudnnRNN" + version)(**inputs, is_training=is_training)
-    static = forward_shapes(config, version, input_shapes(config), is_training)
-    for name, output in outputs._asdict().items():
-        assert static[name].is_compatible_with(output.shape)
-        if name != "reserve_space" or not is_training:
-            assert static[name] == output.shape, name
-    assert static["reserve_space"].rank == 1
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_shapes_known(version, mode):

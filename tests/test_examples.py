@@ -12,10 +12,9 @@ DEMO = pages.EXAMPLES / "char_language_model.py"
 needs_matplotlib = pytest.mark.skipif(not pictures.HAS_MATPLOTLIB, reason="needs matplotlib")
 
 
-@needs_matplotlib
-def test_char_language_model(tmp_path):
+def test_char_language_model():
     sizes = ["--files=60", "--units=8", "--batch=64", "--steps=20", "--evaluations=2", "--compared-steps=3"]
-    printed = processes.run_program(str(DEMO), *sizes, f"--output={tmp_path / 'new'}")
+    printed = processes.run_program(str(DEMO), *sizes)
 
     bits = {name: float(value) for name, value in re.findall(r"^  (\w+) +(\d+\.\d\d)$", printed, re.MULTILINE)}
     assert list(bits) == ["unigram", "bigram", "GRU", "LSTM"]
@@ -29,10 +28,8 @@ def test_char_language_model(tmp_path):
     match = re.search(sentence, printed)
     assert match is not None
     assert float(match[1]) < 0.01
-    pictures.assert_is_png(tmp_path / "new" / "char_language_model.png")
 
 
-@needs_matplotlib
 def test_char_language_model_rejects_more_evaluations_than_steps():
     process = processes.run_python(str(DEMO), "--steps=3", "--evaluations=4")
     assert process.returncode == 2

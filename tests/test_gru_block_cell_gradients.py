@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from checks import parity
 from checks.gru_block_cell import (
     INPUTS,
     OUTPUTS,
@@ -36,15 +35,6 @@ def reference_gradients(inputs, step, d_outputs):
     return dict(zip(INPUTS, (d_step.d_x, d_step.d_h_prev, d_w_ru, d_w_c, d_b_ru, d_b_c), strict=True))
 
 
-@pytest.mark.parametrize("of", OUTPUT_SETS, ids="".join)
-@pytest.mark.parametrize("size", [(4, 3, 6), (2, 0, 3), (1, 1, 1), (0, 3, 4)], ids=str)
-def test_equals_tensorflow_differentiating_a_plain_gru(size, of):
-    inputs = gru_inputs.cell_inputs(size, "float64")
-    weights = gru_inputs.output_gradients(size, "float64")
-    actual = gradients(our_gru, inputs, weights, of)
-    check_gradients(actual, gradients(plain_gru, inputs, weights, of))
-
-
 @given(
     size=gru_inputs.sizes(max_batch=100),
     of=st.sampled_from(OUTPUT_SETS),
@@ -62,26 +52,6 @@ def test_equals_the_reference_at_any_size(size, of, dtype, seed):
     step = gru_inputs.float64(our_gru(*inputs.values())._asdict())
     d_outputs = gru_inputs.float64({name: value * (name[2:] in of) for name, value in weights.items()})
     check_gradients(actual, reference_gradients(gru_inputs.float64(inputs), step, d_outputs), "float64")
-
-
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("argument", INPUTS)
-def test_equals_central_differences(argument, output):
-    size = (2, 3, 4)
-    inputs = gru_inputs.cell_inputs(size, "float64")
-    weights = gru_inputs.output_gradients(size, "float64")
-    actual = gradients(our_gru, inputs, weights, [output])[argument].numpy()
-
-    step = 1e-6
-    expected = np.zeros_like(actual)
-    for index in np.ndindex(*actual.shape):
-        losses = []
-        for direction in (-step, step):
-            moved = {name: value.copy() for name, value in inputs.items()}
-            moved[argument][index] += direction
-            losses.append(float(weighted_sum(our_gru(*moved.values()), weights, [output])))
-        expected[index] = (losses[1] - losses[0]) / (2 * step)
-    np.testing.assert_allclose(actual, expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("of", OUTPUT_SETS, ids="".join)
@@ -136,24 +106,3 @@ def test_unused_gradients_are_not_in_the_graph():
     types = {node.op for node in needed.node}
     assert "TfRnnOps>GRUBlockCellGradV2" in types
     assert "MatMul" not in types
-
-
-def test_through_time():
-    """Gradients of a whole sequence, in tf.function with a while loop."""
-    size = (3, 4, 5)
-    inputs = gru_inputs.cell_inputs(size, "float64")
-    sequence = np.random.default_rng(2).standard_normal((7, 3, 4))
-    names = ("w_ru", "w_c", "b_ru", "b_c")
-
-    @tf.function
-    def loss_gradients(cell_is_ours, sequence, h, *weights):
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            for x in sequence:
-                h = (our_gru if cell_is_ours else plain_gru)(x, h, *weights).h
-            loss = tf.reduce_sum(h * h)
-        return tape.gradient(loss, weights)
-
-    arguments = [tf.constant(sequence), tf.constant(inputs["h_prev"]), *(tf.constant(inputs[n]) for n in names)]
-    for name, a, b in zip(names, loss_gradients(True, *arguments), loss_gradients(False, *arguments), strict=True):
-        assert parity.difference(a, b) < 1e-11, name

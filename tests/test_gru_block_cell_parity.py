@@ -14,7 +14,7 @@ import tf_rnn_ops
 sizes = gru_inputs.sizes(max_batch=9)
 
 
-@pytest.mark.parametrize("size", gru_inputs.SIZES, ids=str)
+@pytest.mark.parametrize("size", [*gru_inputs.SIZES, gru_inputs.LARGE], ids=str)
 def test_equals_builtin(size):
     check_against_builtin(gru_inputs.cell_inputs(size, "float32"), gru_inputs.output_gradients(size, "float32")["d_h"])
 
@@ -25,13 +25,8 @@ def test_equals_builtin_at_any_size(size, seed):
     check_against_builtin(inputs, gru_inputs.output_gradients(size, "float32", seed)["d_h"])
 
 
-def test_equals_builtin_when_large():
-    size = gru_inputs.LARGE
-    check_against_builtin(gru_inputs.cell_inputs(size, "float32"), gru_inputs.output_gradients(size, "float32")["d_h"])
-
-
 @pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
-@pytest.mark.parametrize("size", [*gru_inputs.SIZES, gru_inputs.NO_CELLS], ids=str)
+@pytest.mark.parametrize("size", [*gru_inputs.SIZES, gru_inputs.NO_CELLS, gru_inputs.LARGE], ids=str)
 def test_equals_reference(size, dtype):
     check_against_reference(size, dtype)
 
@@ -39,11 +34,6 @@ def test_equals_reference(size, dtype):
 @given(size=sizes, seed=st.integers(0, 2**32 - 1), dtype=st.sampled_from(gru_inputs.DTYPES))
 def test_equals_reference_at_any_size(size, seed, dtype):
     check_against_reference(size, dtype, seed)
-
-
-@pytest.mark.parametrize("dtype", gru_inputs.DTYPES)
-def test_equals_reference_when_large(dtype):
-    check_against_reference(gru_inputs.LARGE, dtype)
 
 
 SPECIAL = {

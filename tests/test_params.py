@@ -6,34 +6,21 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from checks import cudnn_rnn_params as params_checks
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from inputs import cudnn_rnn as cudnn_rnn_inputs
+from inputs.cudnn_rnn import params_layout
+from references.cudnn_rnn import params_size
 
 import tf_rnn_ops
 from tf_rnn_ops import params
 from tf_rnn_ops.params import Region, layout, pack, unpack
 
-NUM_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+networks = cudnn_rnn_inputs.configs(smallest=0, largest=9)
 
 
-@st.composite
-def layout_arguments(draw):
-    """A strategy for the arguments of `layout`."""
-    mode = draw(st.sampled_from(list(NUM_GATES)))
-    num_units = draw(st.integers(0, 9))
-    input_mode = draw(st.sampled_from(["linear_input", "skip_input", "auto_select"]))
-    return {
-        "rnn_mode": mode,
-        "num_units": num_units,
-        "input_size": num_units if input_mode == "skip_input" else draw(st.integers(0, 9)),
-        "num_layers": draw(st.integers(1, 3)),
-        "direction": draw(st.sampled_from(["unidirectional", "bidirectional"])),
-        "input_mode": input_mode,
-        "num_proj": draw(st.integers(0, num_units)) if mode == "lstm" else 0,
-    }
-
-
-layouts = layout_arguments().map(lambda arguments: layout(**arguments))
+layouts = networks.map(params_layout)
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
 
 
@@ -89,19 +76,22 @@ def test_gates_and_projection_written_by_hand():
     assert actual.size == 54
 
 
-def expected_size(rnn_mode, num_units, input_size, num_layers, direction, input_mode, num_proj):
-    directions = 2 if direction == "bidirectional" else 1
-    output_size = num_proj or num_units
-    projection = num_proj * num_units if num_proj not in (0, num_units) else 0
-    skip = input_mode == "skip_input" or (input_mode == "auto_select" and input_size == num_units)
-    fan_ins = [0 if skip else input_size] + [output_size * directions] * (num_layers - 1)
-    gates = NUM_GATES[rnn_mode] * num_units
-    return directions * sum(gates * (fan_in + output_size + 2) + projection for fan_in in fan_ins)
-
-
-@given(layout_arguments())
-def test_size_equals_the_formula(arguments):
-    assert layout(**arguments).size == expected_size(**arguments)
+@given(networks)
+def test_sizes_and_regions_equal_those_of_the_ops(network):
+    each = params_layout(network)
+    size = tf_rnn_ops.raw_ops.CudnnRNNParamsSize(
+        **params_checks.sizes(network), T=tf.float64, S=tf.int64, **params_checks.attributes(network, "V2")
+    )
+    assert size.numpy().tolist() == [each.size] == [params_size(network)]
+    params = consecutive_numbers(each.size)
+    weights, biases = params_checks.to_canonical(network, params)
+    assume(network.num_units > 0)
+    # With skip_input, the canonical form has empty matrices.
+    of_op = [array for array in (*weights, *biases) if not (network.skips_input and 0 in array.shape)]
+    arrays = unpack(each, params)
+    for array, expected in zip(arrays.values(), of_op, strict=True):
+        np.testing.assert_array_equal(array, expected)
+    np.testing.assert_array_equal(pack(each, arrays), params_checks.to_params(network, weights, biases))
 
 
 @given(layouts)
@@ -165,13 +155,6 @@ def test_packing_tensors_equals_packing_arrays(each, dtype):
     packed = pack(each, tensors)
     assert packed.dtype == dtype
     np.testing.assert_array_equal(packed.numpy(), params)
-
-
-def test_each_region_is_unpacked_from_its_offset():
-    each = layout("gru", 3, 4, num_layers=2, direction="bidirectional")
-    arrays = unpack(each, consecutive_numbers(each.size))
-    for name, region in each.items():
-        np.testing.assert_array_equal(arrays[name].ravel(), np.arange(region.offset, region.offset + region.size))
 
 
 def test_unpacked_arrays_are_views():
@@ -426,72 +409,3 @@ def test_a_prefix_has_one_form_in_all_conversions(convert_to, convert_from, layo
     for read in (layout_of, functools.partial(convert_from, each)):
         with pytest.raises(ValueError, match=message):
             read(of_one, "other")
-
-
-def config_of(each):
-    """Returns the attributes of the params ops for a layout."""
-    return {
-        "rnn_mode": each.rnn_mode,
-        "input_mode": each.input_mode,
-        "direction": each.direction,
-        "num_proj": each.num_proj,
-    }
-
-
-def sizes_of(each):
-    """Returns the size inputs of the params ops for a layout."""
-    return {"num_layers": each.num_layers, "num_units": each.num_units, "input_size": each.input_size}
-
-
-def canonical_names(each):
-    """Returns the names of the weights and of the biases in the canonical order of the ops."""
-    gates = {"lstm": ["/i", "/f", "/g", "/o"], "gru": ["/r", "/u", "/n"]}.get(each.rnn_mode, [""])
-    directions = ["forward", "backward"] if each.direction == "bidirectional" else ["forward"]
-    weights, biases = [], []
-    for pseudo_layer in [f"layer_{layer}/{way}" for layer in range(each.num_layers) for way in directions]:
-        weights += [f"{pseudo_layer}/kernel{gate}" for gate in gates]
-        weights += [f"{pseudo_layer}/recurrent_kernel{gate}" for gate in gates]
-        weights += [f"{pseudo_layer}/projection"] if each.num_proj else []
-        biases += [f"{pseudo_layer}/input_bias{gate}" for gate in gates]
-        biases += [f"{pseudo_layer}/recurrent_bias{gate}" for gate in gates]
-    return weights, biases
-
-
-def to_canonical(each, params):
-    """Returns the weights and biases from the op for a params buffer."""
-    weights, biases = canonical_names(each)
-    return tf_rnn_ops.raw_ops.CudnnRNNParamsToCanonicalV2(
-        **sizes_of(each),
-        params=params,
-        num_params_weights=len(weights),
-        num_params_biases=len(biases),
-        **config_of(each),
-    )
-
-
-@given(layouts)
-def test_size_equals_the_op(each):
-    size = tf_rnn_ops.raw_ops.CudnnRNNParamsSize(**sizes_of(each), T=tf.float32, S=tf.int64, **config_of(each))
-    np.testing.assert_array_equal(size, [each.size])
-
-
-@given(layouts)
-def test_unpack_equals_the_op(each):
-    params = consecutive_numbers(each.size)
-    arrays = unpack(each, params)
-    canonical = to_canonical(each, params)
-    weights, biases = canonical_names(each)
-    for name, array in zip(weights + biases, canonical.weights + canonical.biases, strict=True):
-        # With skip_input, the canonical form has an empty matrix.
-        np.testing.assert_array_equal(array, arrays.pop(name, np.zeros([each.num_units, 0])))
-    assert not arrays
-
-
-@given(layouts)
-def test_pack_equals_the_op(each):
-    params = consecutive_numbers(each.size)
-    canonical = to_canonical(each, params)
-    from_op = tf_rnn_ops.raw_ops.CudnnRNNCanonicalToParamsV2(
-        **sizes_of(each), weights=canonical.weights, biases=canonical.biases, **config_of(each)
-    )
-    np.testing.assert_array_equal(pack(each, unpack(each, params)), from_op)

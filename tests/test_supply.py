@@ -2,10 +2,8 @@
 
 import json
 import re
-import zipfile
 
 import pytest
-from environment import processes
 from environment.pages import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -137,33 +135,3 @@ def test_our_bazel_rules_download_nothing():
     assert len(files) > 3
     for file in files:
         assert not re.search(r"http_archive|http_file|git_repository|\.download|https?://", file.read_text()), file
-
-
-def make_wheel(path, **files):
-    """Writes a zip file with the given files."""
-    path.parent.mkdir()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(zipfile.ZipInfo(name), text)
-    return path
-
-
-def compare_wheels(*paths):
-    """Compares two wheels as `make reproduce` does. Returns whether they are the same, and the output."""
-    process = processes.run_python(str(ROOT / "tools" / "compare_wheels.py"), *map(str, paths))
-    return process.returncode == 0, process.stdout + process.stderr
-
-
-def test_a_wheel_that_differs_is_detected(tmp_path):
-    wheel = make_wheel(tmp_path / "first" / "a.whl", same="1", other="2")
-    same, printed = compare_wheels(wheel, make_wheel(tmp_path / "second" / "a.whl", same="1", other="2"))
-    assert same, printed
-    assert "2 of 2 files are the same" in printed
-    same, printed = compare_wheels(wheel, make_wheel(tmp_path / "third" / "a.whl", same="1", other="3", more="4"))
-    assert not same
-    assert "1 of 2 files are the same" in printed
-    assert re.search(r"^\w{16} other DIFFERS$", printed, re.MULTILINE)
-    assert re.search(r"^\w{16} more is only in the second wheel$", printed, re.MULTILINE)
-    same, printed = compare_wheels(wheel, make_wheel(tmp_path / "fourth" / "a.whl", other="2", same="1"))
-    assert not same
-    assert "the wheels differ, but their files are the same" in printed

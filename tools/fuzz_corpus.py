@@ -6,8 +6,8 @@
 CONTROL_FILE is written by libFuzzer with -set_cover_merge=1 -merge_control_file=CONTROL_FILE.
 """
 
-import argparse
 import pathlib
+import sys
 
 
 def unpack(file: pathlib.Path, folder: pathlib.Path) -> None:
@@ -55,20 +55,13 @@ def pack(paths: list[str], file: pathlib.Path) -> None:
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    unpacking = commands.add_parser("unpack")
-    unpacking.add_argument("file", type=pathlib.Path)
-    unpacking.add_argument("folder", type=pathlib.Path)
-    choosing = commands.add_parser("choose")
-    choosing.add_argument("control_file", type=pathlib.Path)
-    choosing.add_argument("count", type=int)
-    choosing.add_argument("file", type=pathlib.Path)
-    arguments = parser.parse_args()
-    if arguments.command == "unpack":
-        unpack(arguments.file, arguments.folder)
-    else:
-        pack(choose(read_coverage(arguments.control_file), arguments.count), arguments.file)
+    match sys.argv[1:]:
+        case ["unpack", file, folder]:
+            unpack(pathlib.Path(file), pathlib.Path(folder))
+        case ["choose", control_file, count, file]:
+            pack(choose(read_coverage(pathlib.Path(control_file)), int(count)), pathlib.Path(file))
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ readonly ENGINE=libtf_rnn_ops_engine.so
 readonly LIBRARIES=(libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
 readonly TESTS=(
   -m "not slow"
-  tests/test_{builtin_kernels,golden}.py
+  tests/test_{builtin_kernels,golden,cell_bad_input,op_bad_input,cell_second_order}.py
   tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
-  tests/test_{cell_bad_input,cell_second_order,block_lstm,keras_rnn}.py
   tests/test_gru_block_cell_{gradients,parity,shapes}.py
 )
 

@@ -77,13 +77,6 @@ std::vector<Shape> WeightShapes(const RnnConfig& config) {
   return shapes;
 }
 
-TEST(RnnModeTest, NumberOfGates) {
-  EXPECT_EQ(TraitsOf(RnnMode::kRelu).gates, 1);
-  EXPECT_EQ(TraitsOf(RnnMode::kTanh).gates, 1);
-  EXPECT_EQ(TraitsOf(RnnMode::kLstm).gates, 4);
-  EXPECT_EQ(TraitsOf(RnnMode::kGru).gates, 3);
-}
-
 TEST(CudnnRnnParamsTest, MatchesManualExample) {
   RnnConfig config = LstmConfig();
   config.num_directions = 2;
@@ -133,38 +126,6 @@ TEST(CudnnRnnParamsTest, CanonicalOrderIsBufferOrderWithoutGaps) {
     }
     EXPECT_EQ(layout.size(), offset);
     EXPECT_EQ(CudnnRnnParamsSize(config), offset);
-  }
-}
-
-// Expects that `parts` regions starting with `first` make up `whole`.
-void ExpectParts(const ParamsRegion& whole, const ParamsRegion& first,
-                 std::int64_t parts) {
-  EXPECT_EQ(whole.offset, first.offset);
-  EXPECT_EQ(whole.rows, parts * first.rows);
-  EXPECT_EQ(whole.cols, first.cols);
-}
-
-TEST(CudnnRnnParamsTest, MatrixIsConcatenationOfItsGates) {
-  for (const RnnConfig& config : Configs()) {
-    const CudnnRnnParamsLayout layout(config);
-    const std::int64_t gates = config.num_gates();
-    const std::int64_t weights = 2 * gates + (config.num_proj > 0 ? 1 : 0);
-    const std::int64_t pseudo_layers =
-        config.num_layers * config.num_directions;
-    for (std::int64_t p = 0; p < pseudo_layers; ++p) {
-      ExpectParts(layout.InputMatrix(p), layout.Weight(p * weights), gates);
-      ExpectParts(layout.RecurrentMatrix(p), layout.Weight(p * weights + gates),
-                  gates);
-      ExpectParts(layout.InputBias(p), layout.Bias(p * 2 * gates), gates);
-      ExpectParts(layout.RecurrentBias(p), layout.Bias((p * 2 + 1) * gates),
-                  gates);
-      if (config.num_proj > 0) {
-        ExpectParts(layout.Projection(p),
-                    layout.Weight(p * weights + 2 * gates), 1);
-      } else {
-        EXPECT_EQ(layout.Projection(p).size(), 0);
-      }
-    }
   }
 }
 
@@ -224,20 +185,6 @@ TEST(CudnnRnnParamsTest, LayoutOfManyInputsWithoutUnits) {
   EXPECT_EQ(layout.InputMatrix(0).cols, config.input_size);
   EXPECT_EQ(layout.Weight(layout.num_weights() - 1).offset, 0);
   EXPECT_EQ(layout.Bias(layout.num_biases() - 1).offset, 0);
-}
-
-TEST(CudnnRnnParamsTest, SkippedInputHasNoColumns) {
-  RnnConfig config = LstmConfig();
-  config.input_size = config.num_units;
-  config.skip_input = true;
-  config.num_layers = 2;
-  const CudnnRnnParamsLayout layout(config);
-  EXPECT_EQ(layout.Weight(0).rows, 5);
-  EXPECT_EQ(layout.Weight(0).cols, 0);
-  EXPECT_EQ(layout.RecurrentMatrix(0).offset, 0);
-  // Layer 1 still has input matrices.
-  EXPECT_EQ(layout.InputMatrix(1).cols, 5);
-  EXPECT_EQ(layout.InputBias(0).size(), 20);
 }
 
 }  // namespace

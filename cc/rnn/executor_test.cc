@@ -73,14 +73,18 @@ void Work(std::chrono::microseconds time) {
   }
 }
 
+void ExpectAllInOrder(Executor& executor, std::int64_t num_steps,
+                      std::int64_t tasks) {
+  ExpectEachTaskOnce(executor, tasks);
+  ExpectStepsInOrder(executor, num_steps, tasks);
+  ExpectSequencesInOrder(executor, num_steps, tasks);
+}
+
 TEST(SerialExecutorTest, RunsStepsInOrder) {
   SerialExecutor executor;
-  ExpectSequencesInOrder(executor, 3, 4);
-  ExpectSequencesInOrder(executor, 0, 4);
-  ExpectSequencesInOrder(executor, 3, 0);
-  ExpectStepsInOrder(executor, 3, 4);
-  ExpectStepsInOrder(executor, 0, 4);
-  ExpectStepsInOrder(executor, 3, 0);
+  ExpectAllInOrder(executor, 3, 4);
+  ExpectAllInOrder(executor, 0, 4);
+  ExpectAllInOrder(executor, 3, 0);
 }
 
 TEST(PoolExecutorTest, SharesSmallWorkIfThePoolWasJustUsed) {
@@ -111,12 +115,13 @@ TEST(PoolExecutorTest, RunsStepsInOrder) {
   for (int num_threads : {1, 2, 5}) {
     PoolExecutor executor(threads.Schedule(), num_threads);
     for (std::int64_t tasks : {0, 1, 2, 3, 9}) {
-      ExpectStepsInOrder(executor, 200, tasks);
-      ExpectSequencesInOrder(executor, 200, tasks);
+      ExpectAllInOrder(executor, 200, tasks);
     }
+    ExpectEachTaskOnce(executor, 100);
   }
 }
 
+// The closures that the pool starts after the call do nothing.
 TEST(PoolExecutorTest, RunsStepsWithoutAnyPoolThread) {
   std::vector<std::function<void()>> late;
   {
@@ -125,8 +130,7 @@ TEST(PoolExecutorTest, RunsStepsWithoutAnyPoolThread) {
           late.push_back(std::move(closure));
         },
         4);
-    ExpectStepsInOrder(executor, 5, 8);
-    ExpectSequencesInOrder(executor, 5, 8);
+    ExpectAllInOrder(executor, 5, 8);
   }
   EXPECT_EQ(late.size(), 3u);
   for (auto& closure : late) closure();
@@ -156,39 +160,11 @@ TEST(PoolExecutorTest, TasksOfOneWorkerDoNotOverlap) {
   EXPECT_EQ(errors, 0);
 }
 
-TEST(SerialExecutorTest, RunsEachTaskOnce) {
-  SerialExecutor executor;
-  for (std::int64_t count : {0, 1, 7}) ExpectEachTaskOnce(executor, count);
-}
-
-TEST(PoolExecutorTest, RunsEachTaskOnce) {
-  Threads threads;
-  for (int num_threads : {1, 2, 8}) {
-    PoolExecutor executor(threads.Schedule(), num_threads);
-    for (std::int64_t count : {0, 1, 2, 7, 100}) {
-      ExpectEachTaskOnce(executor, count);
-    }
-  }
-}
-
-TEST(PoolExecutorTest, FinishesWithoutAnyPoolThread) {
-  std::vector<std::function<void()>> never_started;
-  PoolExecutor executor(
-      [&](std::function<void()> closure) {
-        never_started.push_back(std::move(closure));
-      },
-      4);
-  ExpectEachTaskOnce(executor, 10);
-  EXPECT_EQ(never_started.size(), 3u);
-}
-
 // Like Eigen's pool when a thousand closures are queued for each thread.
 TEST(PoolExecutorTest, FinishesIfThePoolRunsClosuresAtOnce) {
   PoolExecutor executor([](const std::function<void()>& closure) { closure(); },
                         4);
-  ExpectEachTaskOnce(executor, 10);
-  ExpectStepsInOrder(executor, 3, 4);
-  ExpectSequencesInOrder(executor, 3, 4);
+  ExpectAllInOrder(executor, 3, 4);
 }
 
 // The only thread of a pool works for an executor when other work is scheduled.
@@ -304,8 +280,7 @@ TEST(PoolExecutorTest, HelpersComeAndGo) {
   const IntermittentUsers others(users, 1, std::chrono::microseconds(1));
   for (int i = 0; i < 20; ++i) {
     PoolExecutor executor(threads.Schedule(), 2 + i % 3, {}, &users);
-    ExpectStepsInOrder(executor, 200, 1 + i % 7);
-    ExpectSequencesInOrder(executor, 200, 1 + i % 7);
+    ExpectAllInOrder(executor, 200, 1 + i % 7);
     ExpectEachTaskOnce(executor, 100);
   }
 }
@@ -424,21 +399,6 @@ TEST(PoolExecutorTest, ThreadStartsWithTheSameTasksInEachCall) {
     });
     EXPECT_EQ(first_of_other, 2);
   }
-}
-
-TEST(PoolExecutorTest, ClosuresStartedAfterTheCallDoNothing) {
-  std::vector<std::function<void()>> late;
-  std::atomic<int> calls{0};
-  {
-    PoolExecutor executor(
-        [&](std::function<void()> closure) {
-          late.push_back(std::move(closure));
-        },
-        4);
-    executor.ParallelFor(10, [&](std::int64_t) { ++calls; });
-  }
-  for (auto& closure : late) closure();
-  EXPECT_EQ(calls, 10);
 }
 
 TEST(PoolExecutorTest, SchedulesNoMoreHelpersThanTasks) {

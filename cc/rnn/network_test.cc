@@ -440,17 +440,11 @@ TYPED_TEST(NetworkTest, BackwardEqualsDoublePrecision) {
   SerialExecutor executor;
   ForEachCase<TypeParam>([&](Case& k, Engine<TypeParam>& engine) {
     engine.Forward(/*is_training=*/true, executor);
-    const BackwardResult actual = engine.Backward(executor);
     // The engine has rounded the case to TypeParam.
     Engine<double> wide(InstructionSet::kBaseline, k);
     wide.Forward(/*is_training=*/true, executor);
-    const BackwardResult expected = wide.Backward(executor);
-    const double tolerance = kTolerance<TypeParam>;
-    ExpectClose(actual.input, expected.input, tolerance, "input");
-    ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
-    ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
-    ExpectParamsClose(k.config, actual.params, expected.params, tolerance,
-                      "params");
+    ExpectAllClose(k.config, engine.Backward(executor), wide.Backward(executor),
+                   kTolerance<TypeParam>);
   });
 }
 
@@ -482,12 +476,8 @@ TEST(NetworkHeaderTest, IsNotReadAgain) {
         const BackwardGradResult expected_grad = engine.BackwardGrad(executor);
         std::fill_n(reinterpret_cast<char*>(engine.reserve_space()),
                     kReserveSpaceHeaderBytes, '\xff');
-        const BackwardResult actual = engine.Backward(executor);
-        EXPECT_TRUE(actual.input == expected.input);
-        EXPECT_TRUE(actual.params == expected.params);
-        const BackwardGradResult grad = engine.BackwardGrad(executor);
-        EXPECT_TRUE(grad.input == expected_grad.input);
-        EXPECT_TRUE(grad.params == expected_grad.params);
+        ExpectEqual(engine.Backward(executor), expected);
+        ExpectEqual(engine.BackwardGrad(executor), expected_grad);
       });
 }
 
@@ -496,41 +486,34 @@ TEST(NetworkSampleOrderTest, IsReadFromReserveSpace) {
   SerialExecutor executor;
   // The activations are the first layer's output, [time, batch, num_units].
   const RnnConfig config{RnnMode::kTanh, false, 1, 2, 3, 200, 0};
-  ForEachCase<double>({UnsortedCase(config)}, [&](Case& k,
-                                                  Engine<double>& engine) {
-    engine.Forward(/*is_training=*/true, executor);
-    ASSERT_TRUE(ReserveSpaceIsSorted(engine.header()));
-    const BackwardResult expected = engine.Backward(executor);
-    const BackwardGradResult expected_grad = engine.BackwardGrad(executor);
+  ForEachCase<double>(
+      {UnsortedCase(config)}, [&](Case& k, Engine<double>& engine) {
+        engine.Forward(/*is_training=*/true, executor);
+        ASSERT_TRUE(ReserveSpaceIsSorted(engine.header()));
+        const BackwardResult expected = engine.Backward(executor);
+        const BackwardGradResult expected_grad = engine.BackwardGrad(executor);
 
-    const auto [time, batch] = k.size;
-    std::vector<std::int64_t> order(batch);
-    SortSamples(k.lengths.data(), batch, order.data());
-    double* const activations =
-        engine.reserve_space() + kReserveSpaceHeaderBytes / sizeof(double);
-    const Array sorted(activations,
-                       activations + time * batch * config.num_units);
-    for (std::int64_t row = 0; row < time * batch; ++row) {
-      const std::int64_t to = row / batch * batch + order[row % batch];
-      std::copy_n(sorted.begin() + row * config.num_units, config.num_units,
-                  activations + to * config.num_units);
-    }
-    WriteReserveSpaceHeader<double>(
-        {k.config, k.size, k.time_major, k.lengths.data(), k.dropout}, kStream,
-        engine.reserve_space(), /*is_sorted=*/false);
-    engine.CopyHeader();
-    const BackwardResult actual = engine.Backward(executor);
-    const double tolerance = kTolerance<double>;
-    ExpectClose(actual.input, expected.input, tolerance, "input");
-    ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
-    ExpectParamsClose(k.config, actual.params, expected.params, tolerance,
-                      "params");
-    const BackwardGradResult grad = engine.BackwardGrad(executor);
-    ExpectClose(grad.input, expected_grad.input, tolerance, "input grad");
-    ExpectClose(grad.params, expected_grad.params, tolerance, "params grad");
-    ExpectClose(grad.d_output, expected_grad.d_output, tolerance,
-                "d_output grad");
-  });
+        const auto [time, batch] = k.size;
+        std::vector<std::int64_t> order(batch);
+        SortSamples(k.lengths.data(), batch, order.data());
+        double* const activations =
+            engine.reserve_space() + kReserveSpaceHeaderBytes / sizeof(double);
+        const Array sorted(activations,
+                           activations + time * batch * config.num_units);
+        for (std::int64_t row = 0; row < time * batch; ++row) {
+          const std::int64_t to = row / batch * batch + order[row % batch];
+          std::copy_n(sorted.begin() + row * config.num_units, config.num_units,
+                      activations + to * config.num_units);
+        }
+        WriteReserveSpaceHeader<double>(
+            {k.config, k.size, k.time_major, k.lengths.data(), k.dropout},
+            kStream, engine.reserve_space(), /*is_sorted=*/false);
+        engine.CopyHeader();
+        ExpectAllClose(k.config, engine.Backward(executor), expected,
+                       kTolerance<double>);
+        ExpectAllClose(k.config, engine.BackwardGrad(executor), expected_grad,
+                       kTolerance<double>);
+      });
 }
 
 // A group number for each element. In a network with identical units and
@@ -664,13 +647,7 @@ TYPED_TEST(NetworkTest, PaddingHasNoEffect) {
         Case padded = WithPadding(k);
         Engine<TypeParam> clean(instruction_set, k);
         Engine<TypeParam> dirty(instruction_set, padded);
-        EXPECT_TRUE(clean.Forward(true, executor).output ==
-                    dirty.Forward(true, executor).output);
-        const BackwardResult expected = clean.Backward(executor);
-        const BackwardResult actual = dirty.Backward(executor);
-        EXPECT_TRUE(actual.input == expected.input);
-        EXPECT_TRUE(actual.input_h == expected.input_h);
-        EXPECT_TRUE(actual.params == expected.params);
+        ExpectEqual(RunPasses(dirty, executor), RunPasses(clean, executor));
       }
     }
   }
@@ -689,17 +666,23 @@ TYPED_TEST(NetworkTest, WeightsHaveNoEffectOnEmptySequences) {
       k.lengths = {0, 0, 1, 3};
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
                    Describe(k));
-      std::fill(k.params.begin(), k.params.end(),
-                std::numeric_limits<double>::infinity());
+      for (Array* params : {&k.params, &k.dot_params}) {
+        std::fill(params->begin(), params->end(),
+                  std::numeric_limits<double>::infinity());
+      }
       Engine<TypeParam> engine(instruction_set, k);
-      engine.Forward(/*is_training=*/true, executor);
-      const BackwardResult actual = engine.Backward(executor);
+      const PassResults actual = RunPasses(engine, executor);
+      const BackwardGradResult& grad = actual.backward_grad;
       for (std::int64_t i = 0; i < 2 * config.output_size(); ++i) {
-        EXPECT_EQ(actual.input_h[i], k.d_output_h[i]) << i;
+        EXPECT_EQ(actual.backward.input_h[i], k.d_output_h[i]) << i;
+        EXPECT_EQ(grad.input_h[i], 0) << i;
+        EXPECT_EQ(grad.d_output_h[i], k.dot_input_h[i]) << i;
       }
       for (std::int64_t i = 0; i < 2 * config.num_units; ++i) {
         if (!config.has_cell_state()) break;
-        EXPECT_EQ(actual.input_c[i], k.d_output_c[i]) << i;
+        EXPECT_EQ(actual.backward.input_c[i], k.d_output_c[i]) << i;
+        EXPECT_EQ(grad.input_c[i], 0) << i;
+        EXPECT_EQ(grad.d_output_c[i], k.dot_input_c[i]) << i;
       }
     }
   }

@@ -599,6 +599,16 @@ inline void ExpectParamsClose(const RnnConfig& config, const Array& actual,
 }
 
 inline void ExpectAllClose(const RnnConfig& config,
+                           const BackwardResult& actual,
+                           const BackwardResult& expected, double tolerance) {
+  ExpectClose(actual.input, expected.input, tolerance, "input");
+  ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
+  ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
+  ExpectParamsClose(config, actual.params, expected.params, tolerance,
+                    "params");
+}
+
+inline void ExpectAllClose(const RnnConfig& config,
                            const BackwardGradResult& actual,
                            const BackwardGradResult& expected,
                            double tolerance) {
@@ -610,6 +620,55 @@ inline void ExpectAllClose(const RnnConfig& config,
   ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
   ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
   ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
+}
+
+inline void ExpectEqual(const ForwardResult& actual,
+                        const ForwardResult& expected) {
+  EXPECT_TRUE(actual.output == expected.output);
+  EXPECT_TRUE(actual.output_h == expected.output_h);
+  EXPECT_TRUE(actual.output_c == expected.output_c);
+}
+
+inline void ExpectEqual(const BackwardResult& actual,
+                        const BackwardResult& expected) {
+  EXPECT_TRUE(actual.input == expected.input);
+  EXPECT_TRUE(actual.input_h == expected.input_h);
+  EXPECT_TRUE(actual.input_c == expected.input_c);
+  EXPECT_TRUE(actual.params == expected.params);
+}
+
+inline void ExpectEqual(const BackwardGradResult& actual,
+                        const BackwardGradResult& expected) {
+  EXPECT_TRUE(actual.input == expected.input);
+  EXPECT_TRUE(actual.input_h == expected.input_h);
+  EXPECT_TRUE(actual.input_c == expected.input_c);
+  EXPECT_TRUE(actual.params == expected.params);
+  EXPECT_TRUE(actual.d_output == expected.d_output);
+  EXPECT_TRUE(actual.d_output_h == expected.d_output_h);
+  EXPECT_TRUE(actual.d_output_c == expected.d_output_c);
+}
+
+// The results of all passes of a network.
+struct PassResults {
+  ForwardResult forward;
+  BackwardResult backward;
+  BackwardGradResult backward_grad;
+};
+
+template <typename T>
+PassResults RunPasses(Engine<T>& engine, Executor& executor) {
+  PassResults results;
+  results.forward = engine.Forward(/*is_training=*/true, executor);
+  results.backward = engine.Backward(executor);
+  results.backward_grad = engine.BackwardGrad(executor);
+  return results;
+}
+
+inline void ExpectEqual(const PassResults& actual,
+                        const PassResults& expected) {
+  ExpectEqual(actual.forward, expected.forward);
+  ExpectEqual(actual.backward, expected.backward);
+  ExpectEqual(actual.backward_grad, expected.backward_grad);
 }
 
 template <typename T>

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "cc/rnn/network_test_support.h"
 
@@ -23,52 +24,6 @@ template <typename T>
 class NetworkThreadsTest : public testing::Test {};
 TYPED_TEST_SUITE(NetworkThreadsTest, Types);
 
-void ExpectEqual(const ForwardResult& actual, const ForwardResult& expected) {
-  EXPECT_TRUE(actual.output == expected.output);
-  EXPECT_TRUE(actual.output_h == expected.output_h);
-  EXPECT_TRUE(actual.output_c == expected.output_c);
-}
-
-void ExpectEqual(const BackwardResult& actual, const BackwardResult& expected) {
-  EXPECT_TRUE(actual.input == expected.input);
-  EXPECT_TRUE(actual.input_h == expected.input_h);
-  EXPECT_TRUE(actual.input_c == expected.input_c);
-  EXPECT_TRUE(actual.params == expected.params);
-}
-
-void ExpectEqual(const BackwardGradResult& actual,
-                 const BackwardGradResult& expected) {
-  EXPECT_TRUE(actual.input == expected.input);
-  EXPECT_TRUE(actual.input_h == expected.input_h);
-  EXPECT_TRUE(actual.input_c == expected.input_c);
-  EXPECT_TRUE(actual.params == expected.params);
-  EXPECT_TRUE(actual.d_output == expected.d_output);
-  EXPECT_TRUE(actual.d_output_h == expected.d_output_h);
-  EXPECT_TRUE(actual.d_output_c == expected.d_output_c);
-}
-
-// The results of all passes of a network.
-struct PassResults {
-  ForwardResult forward;
-  BackwardResult backward;
-  BackwardGradResult backward_grad;
-};
-
-template <typename T>
-PassResults RunPasses(Engine<T>& engine, Executor& executor) {
-  PassResults results;
-  results.forward = engine.Forward(/*is_training=*/true, executor);
-  results.backward = engine.Backward(executor);
-  results.backward_grad = engine.BackwardGrad(executor);
-  return results;
-}
-
-void ExpectEqual(const PassResults& actual, const PassResults& expected) {
-  ExpectEqual(actual.forward, expected.forward);
-  ExpectEqual(actual.backward, expected.backward);
-  ExpectEqual(actual.backward_grad, expected.backward_grad);
-}
-
 TYPED_TEST(NetworkThreadsTest, SameBitsForAnyNumberOfThreads) {
   ForEachCase<TypeParam>([&](Case&, Engine<TypeParam>& engine) {
     SerialExecutor serial;
@@ -81,71 +36,64 @@ TYPED_TEST(NetworkThreadsTest, SameBitsForAnyNumberOfThreads) {
   });
 }
 
-// For a step that is split into many tasks.
-template <typename T = float>
-void ExpectSameBitsOfALargeNetwork(Case k) {
-  Engine<T> engine(ActiveInstructionSet(), k);
-  SerialExecutor serial;
-  const PassResults expected = RunPasses(engine, serial);
-  Threads threads;
-  PoolExecutor pool(threads.Schedule(), 4);
-  ExpectEqual(RunPasses(engine, pool), expected);
-}
-
-TEST(NetworkManyTasksTest, SameBitsOfManySamples) {
+// Networks whose steps are split into many tasks.
+std::vector<Case> ManyTasksCases() {
+  std::vector<Case> cases;
+  const auto add = [&](const RnnConfig& config, const RnnSize& size) {
+    cases.push_back(RandomCase(config, size));
+    return cases.back();
+  };
   for (std::int64_t num_proj : {0, 70}) {
-    Case k =
-        RandomCase({RnnMode::kLstm, false, 2, 2, 40, 130, num_proj}, {6, 40});
-    ExpectSameBitsOfALargeNetwork(k);
+    Case k = add({RnnMode::kLstm, false, 2, 2, 40, 130, num_proj}, {6, 40});
     for (int i = 0; i < 40; ++i) k.lengths.push_back(6 - i % 2);
     EXPECT_FALSE(IsWorthSorting(k.lengths.data(), k.config, k.size, true));
-    ExpectSameBitsOfALargeNetwork(k);
+    cases.push_back(k);
     for (int i = 0; i < 40; ++i) k.lengths[i] = i % 7;
     EXPECT_TRUE(IsWorthSorting(k.lengths.data(), k.config, k.size, true));
-    ExpectSameBitsOfALargeNetwork(k);
+    cases.push_back(k);
   }
-}
-
-// Each thread has its own rows: more than one task of the cells takes, but
-// fewer than one of the projection takes.
-TEST(NetworkManyTasksTest, SameBitsOfManyProjectedSamples) {
-  ExpectSameBitsOfALargeNetwork(
-      RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 150}, {2, 400}));
-}
-
-// The weights of each direction do not fit in a cache, and its steps exceed the
-// maximum task time.
-TEST(NetworkManyTasksTest, SameBitsOfTwoLargeDirections) {
-  ExpectSameBitsOfALargeNetwork(
-      RandomCase({RnnMode::kLstm, false, 1, 2, 40, 520, 0}, {2, 40}));
-}
-
-// Large outputs are written past the caches.
-TEST(NetworkManyTasksTest, SameBitsOfALargeOutput) {
-  ExpectSameBitsOfALargeNetwork(
-      RandomCase({RnnMode::kTanh, false, 2, 1, 3, 16, 0}, {260, 64}));
-}
-
-TEST(NetworkManyTasksTest, SameBitsOfOneSample) {
-  for (RnnMode mode : kModes) {
-    ExpectSameBitsOfALargeNetwork(
-        RandomCase({mode, false, 1, 1, 40, 260, 0}, {50, 1}));
-  }
+  // Each thread has its own rows: more than one task of the cells takes, but
+  // fewer than one of the projection takes.
+  add({RnnMode::kLstm, false, 1, 1, 40, 260, 150}, {2, 400});
+  // The weights of each direction do not fit in a cache, and its steps exceed
+  // the maximum task time.
+  add({RnnMode::kLstm, false, 1, 2, 40, 520, 0}, {2, 40});
+  // Large outputs are written past the caches.
+  add({RnnMode::kTanh, false, 2, 1, 3, 16, 0}, {260, 64});
+  for (RnnMode mode : kModes) add({mode, false, 1, 1, 40, 260, 0}, {50, 1});
+  return cases;
 }
 
 // For few steps, weights are read in place.
-TEST(NetworkManyTasksTest, SameBitsOfAFewSteps) {
-  for (RnnMode mode : kModes) {
-    for (RnnSize size : {RnnSize{4, 1}, RnnSize{2, 10}, RnnSize{1, 28}}) {
-      Case k = RandomCase({mode, false, 1, 1, 40, 260, 0}, size);
-      ExpectSameBitsOfALargeNetwork(k);
-      ExpectSameBitsOfALargeNetwork<BFloat16>(k);
-      if (mode != RnnMode::kLstm) continue;
-      k = RandomCase({mode, false, 1, 1, 40, 260, 200}, size);
-      ExpectSameBitsOfALargeNetwork(k);
-      ExpectSameBitsOfALargeNetwork<BFloat16>(k);
+std::vector<Case> FewStepsCases() {
+  std::vector<Case> cases;
+  for (RnnSize size : {RnnSize{4, 1}, RnnSize{2, 10}, RnnSize{1, 28}}) {
+    for (RnnMode mode : kModes) {
+      cases.push_back(RandomCase({mode, false, 1, 1, 40, 260, 0}, size));
     }
+    cases.push_back(
+        RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 200}, size));
   }
+  return cases;
+}
+
+template <typename T>
+void ExpectSameBitsOfLargeNetworks(std::vector<Case> cases) {
+  for (Case& k : cases) {
+    SCOPED_TRACE(Describe(k));
+    Engine<T> engine(ActiveInstructionSet(), k);
+    SerialExecutor serial;
+    const PassResults expected = RunPasses(engine, serial);
+    Threads threads;
+    PoolExecutor pool(threads.Schedule(), 4);
+    ExpectEqual(RunPasses(engine, pool), expected);
+  }
+}
+
+TEST(NetworkManyTasksTest, SameBits) {
+  ExpectSameBitsOfLargeNetworks<float>(ManyTasksCases());
+  ExpectSameBitsOfLargeNetworks<float>(FewStepsCases());
+  ExpectSameBitsOfLargeNetworks<BFloat16>(FewStepsCases());
 }
 
 // Helpers leave and return in the middle of every pass.

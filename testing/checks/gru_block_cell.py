@@ -62,6 +62,20 @@ def plain_gru(x, h_prev, w_ru, w_c, b_ru, b_c):
     return reference.GRUStep(r, u, c, u * h_prev + (1 - u) * c)
 
 
+def plain_gru_grad(h_prev, w_ru, w_c, r, u, c, d_h, d_r=0.0, d_u=0.0, d_c=0.0):
+    """The backward step in differentiable TensorFlow ops."""
+    input_size = w_c.shape[0] - w_c.shape[1]
+    d_c_bar = (d_c + d_h * (1 - u)) * (1 - c * c)
+    d_u_bar = (d_u + d_h * (h_prev - c)) * u * (1 - u)
+    d_x_hr = tf.matmul(d_c_bar, w_c, transpose_b=True)
+    d_hr = d_x_hr[:, input_size:]
+    d_r_bar = (d_r + d_hr * h_prev) * r * (1 - r)
+    d_r_bar_u_bar = tf.concat([d_r_bar, d_u_bar], 1)
+    d_x_h = tf.matmul(d_r_bar_u_bar, w_ru, transpose_b=True)
+    d_x, d_h_prev = d_x_h[:, :input_size] + d_x_hr[:, :input_size], d_x_h[:, input_size:] + d_hr * r + d_h * u
+    return reference.GRUStepGrad(d_x, d_h_prev, d_c_bar, d_r_bar_u_bar)
+
+
 def weighted_sum(outputs, weights, of):
     """Returns a loss that depends only on the outputs in `of`."""
     return tf.add_n([tf.reduce_sum(getattr(outputs, name) * weights["d_" + name]) for name in of])

@@ -50,6 +50,11 @@ RESULT_NAMES = tuple(f"{name}_grad" for name in INPUTS) + tuple(f"{name}_backpro
 Arguments = dict[str, Any]
 
 
+def function_of(op: str) -> Callable[..., Any]:
+    """Returns the Python function of one of our ops."""
+    return getattr(tf_rnn_ops.raw_ops, op, None) or getattr(tf_rnn_ops._library.ops, f"TfRnnOps_{op}")
+
+
 def choice(rng, options):
     """Returns one of the options, without conversion to NumPy."""
     return options[int(rng.integers(len(options)))]

@@ -239,24 +239,6 @@ def shapes(case: Case, params_size: int) -> dict[str, tuple[int, ...]]:
     return all_shapes
 
 
-def documented_regions(config: reference.Config) -> dict[str, np.ndarray]:
-    """Returns the REGIONS of the documented layout, by unpacking consecutive integers with the reference."""
-    matrices, biases = [], []
-    for kernel, recurrent, projection, *both_biases in reference.unpack(
-        config, np.arange(reference.params_size(config))
-    ):
-        input_matrices = [NO_REGION] * config.num_gates if kernel is None else map(_region, kernel)
-        projections = [] if projection is None else [_region(projection)]
-        matrices.append([*input_matrices, *map(_region, recurrent), *projections])
-        biases.append([_region(gate[:, np.newaxis]) for bias in both_biases for gate in bias])
-    return {"matrix_regions": np.array(matrices), "bias_regions": np.array(biases)}
-
-
-def _region(numbers) -> tuple[int, int, int]:
-    """Returns (offset, rows, columns) of a matrix of consecutive integers."""
-    return int(numbers[0, 0]), *numbers.shape
-
-
 def reference_results(case: Case, given) -> dict[str, np.ndarray]:
     """Returns the OUTPUTS and BACKPROPS of the reference in float64.
 

@@ -5,13 +5,23 @@ import functools
 
 import pytest
 import tensorflow as tf
-from checks.cudnn_rnn import check_against_peer, check_against_reference, run_all, run_forward
-from checks.parity import difference
-from environment.devices import BUILTIN_OPS, CPU_OPS, IS_GPU, OPS
+from checks import parity
+from checks.cudnn_rnn import (
+    check_against_peer,
+    check_against_reference,
+    inputs_and_outputs,
+    names_of,
+    reference_gradients,
+    run_all,
+    run_forward,
+    tape_gradients,
+    tensors,
+)
+from environment.devices import BUILTIN_OPS, CPU_OPS, DEVICE, IS_GPU, OPS, assert_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import cudnn_rnn as cudnn_rnn_inputs
-from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config, sized
+from inputs.cudnn_rnn import DTYPES, INPUTS, MODES, VERSIONS, Config, sized
 
 pytestmark = pytest.mark.gpu
 
@@ -100,16 +110,28 @@ def require_builtin_op(dtype: str) -> None:
         pytest.skip(why_not)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@every_network
-def test_equals_the_cpu_kernels(name, dtype):
-    check_against_peer(NETWORKS[name], dtype, "V3", "CPU", CPU_OPS, OPS)
-
-
 @settings(max_examples=200)
 @given(config=cudnn_rnn_inputs.configs(), dtype=st.sampled_from(DTYPES), seed=st.integers(0, 2**32 - 1))
 def test_equals_the_reference_with_any_options(config, dtype, seed):
     check(config, dtype, seed)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_by_a_tape(mode, version, dtype, compiled):
+    config = network(rnn_mode=mode, direction="bidirectional", num_layers=2)
+    inputs, run = inputs_and_outputs(config, dtype, seed=0, rounds_states=True)
+    weights = cudnn_rnn_inputs.output_gradients(config, dtype)
+    gradients = functools.partial(tape_gradients, config, version=version, raw_ops=OPS)
+    with tf.device(DEVICE):
+        actual = (tf.function(gradients) if compiled else gradients)(tensors(inputs), tensors(weights))
+    assert_on(DEVICE, actual)
+    expected = reference_gradients(config, run, inputs, weights)
+    for name in names_of(config, INPUTS):
+        wanted = getattr(expected, f"{name}_backprop")
+        assert parity.difference(actual[name], wanted) < parity.TOLERANCES[dtype], name
 
 
 # ---------------------------------------------------------------- networks that cuDNN does not support
@@ -150,4 +172,4 @@ def test_equals_the_cpu_kernels_when_large(mode, size, dtype):
     actual, expected = (run_all(config, dtype, ops) for ops in (OPS, CPU_OPS))
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
-        assert difference(actual[name], value) < {"float32": 2e-5, "float64": 1e-11}[dtype], name
+        assert parity.difference(actual[name], value) < {"float32": 2e-5, "float64": 1e-11}[dtype], name

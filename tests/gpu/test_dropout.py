@@ -137,17 +137,6 @@ def test_the_backward_pass_uses_the_mask_of_its_forward_pass(dtype, direction, t
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_inference_has_no_dropout(mode):
-    options = {"rnn_mode": mode, "num_layers": 2, "num_units": 20}
-    inputs = network_inputs(Config(**options), "float32")
-    actual, expected = (
-        run_forward(Config(**options, dropout=rate), inputs, raw_ops=OPS, is_training=False) for rate in (0.5, 0.0)
-    )
-    for name in OUTPUTS:
-        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_one_layer_has_no_dropout(mode):
     actual, expected = (run_all(Config(rnn_mode=mode, dropout=rate), raw_ops=OPS) for rate in (0.5, 0.0))
     for name, value in expected.items():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import gru_block_cell as gru_checks
-from checks.parity import check, difference
-from environment.devices import BUILTIN_OPS, CPU_OPS, DEVICE, LIBRARY, OPS, assert_on
+from checks.parity import difference
+from environment.devices import BUILTIN_OPS, CPU_OPS, DEVICE, LIBRARY, OPS
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import gru_block_cell as gru_inputs
@@ -31,30 +31,6 @@ def test_equals_tf_raw_ops(size):
     """In float32, its only type."""
     d_h = output_gradients(size, "float32")["d_h"]
     gru_checks.check_against_builtin(cell_inputs(size, "float32"), d_h, OPS, BUILTIN_OPS)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [(32, 128, 256), (64, 512, 512), LARGE], ids=str)
-def test_equals_the_cpu_kernels(size, dtype):
-    inputs = cell_inputs(size, dtype)
-    steps = [ops.GRUBlockCell(**inputs) for ops in (OPS, CPU_OPS)]
-    check("GRUBlockCell", "CPU", *steps)
-    arguments = gru_inputs.grad_inputs(inputs, steps[1], d_h=output_gradients(size, dtype)["d_h"])
-    check("GRUBlockCellGrad", "CPU", *(ops.GRUBlockCellGrad(**arguments) for ops in (OPS, CPU_OPS)))
-
-
-def gru_on(ops):
-    return lambda *inputs: ops.GRUBlockCell(**dict(zip(gru_checks.INPUTS, inputs, strict=True)))
-
-
-@pytest.mark.parametrize("of", [("h",), ("r", "u", "c", "h")], ids="".join)
-@pytest.mark.parametrize("size", [(4, 3, 6), (33, 65, 31), (2, 0, 3)], ids=str)
-def test_gradients_by_a_tape(size, of):
-    inputs, weights = cell_inputs(size, "float64"), output_gradients(size, "float64")
-    with tf.device(DEVICE):
-        actual = gru_checks.gradients(gru_on(OPS), inputs, weights, of)
-    assert_on(DEVICE, actual)
-    gru_checks.check_gradients(actual, gru_checks.gradients(gru_on(CPU_OPS), inputs, weights, of), "CPU")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -12,29 +12,11 @@ import tensorflow as tf
 from checks.cudnn_rnn import run_backprop, run_forward
 from environment.devices import CPU_OPS, DEVICE, OPS, needs_gpu
 from inputs.cudnn_rnn import DTYPES, MODES, VERSIONS, Config, inputs_and_gradients, network_inputs
+from inputs.reserve_spaces import BASE, OTHER_SIZE, SAME_SIZE
 
 pytestmark = pytest.mark.gpu
 
-BASE = Config(num_units=10, input_size=10, num_layers=2, time=4, batch=4, sequence_lengths=(4, 2, 3, 4), dropout=0.5)
-OTHERS: list[dict] = [
-    {"rnn_mode": "gru"},
-    {"input_mode": "skip_input"},
-    {"input_size": 11},
-    {"num_units": 11},
-    {"num_layers": 1},
-    {"num_layers": 3},
-    {"direction": "bidirectional"},
-    {"direction": "bidirectional", "num_layers": 1},
-    {"num_proj": 5},
-    {"time": 5},
-    {"batch": 3, "sequence_lengths": (4, 2, 3)},
-    {"time": 8, "batch": 2, "sequence_lengths": (4, 2)},
-    {"sequence_lengths": (4, 3, 2, 4)},
-    {"sequence_lengths": None},
-    {"time_major": False},
-    {"dropout": 0.25},
-    {"dropout": 0.0},
-]
+OTHERS = [changes for changes, _ in (*SAME_SIZE, *OTHER_SIZE)]
 # Options that all versions of the op support.
 OF_ALL_VERSIONS = {"rnn_mode", "input_mode", "input_size", "num_units", "num_layers", "direction", "time", "dropout"}
 
