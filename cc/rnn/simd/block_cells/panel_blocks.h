@@ -10,7 +10,6 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
-#include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
 #include "cc/rnn/simd/matmul/tile_product.h"

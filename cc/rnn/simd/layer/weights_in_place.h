@@ -12,7 +12,6 @@
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
-#include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/dot_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/tile_product.h"

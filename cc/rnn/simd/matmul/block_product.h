@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "cc/rnn/float16.h"
-#include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/sizes.h"

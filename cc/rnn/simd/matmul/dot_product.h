@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "cc/rnn/float16.h"
-#include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/tile_product.h"

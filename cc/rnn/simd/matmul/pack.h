@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/sizes.h"

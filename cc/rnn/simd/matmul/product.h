@@ -1,5 +1,28 @@
-// Products of packed operands, on one thread, using the best method of the
-// instruction set for their type. Include this header for products.
+// Products of matrices, on one thread. Read this header first.
+//
+// A product has one of four forms, depending on its right operand, which are
+// usually weights:
+//
+//   right operand                       form
+//   packed, of float, double, bfloat16  Multiply, below
+//   packed, of integers                 MultiplyQuantized (quantized_product.h)
+//   in place, [cols, depth], few rows   DotProduct (dot_product.h)
+//   in place, [depth, cols], used once  WeightProduct (weight_product.h)
+//
+// Gradients of weights are MultiplyTransposed (block_product.h).
+//
+// The operands, and what packs them:
+//
+//   MatrixView (matrix_view.h)   row-major, as callers have them
+//   LeftMatrix (tile_product.h)  blocks of columns as wide as a cache line;
+//                                pack.h
+//   RightMatrix                  blocks as wide as a tile, pack.h; of bfloat16,
+//                                pairs of rows, pair_matrix.h
+//   QuantizedLeft, QuantizedRight, TwoDigitLeft, TwoDigitRight
+//                                integers and scales, quantized_matrix.h
+//
+// Products are computed tile by tile: with vectors (tile_product.h), or on the
+// tile unit (amx_product.h). parallel_product.h splits them among threads.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_MATMUL_PRODUCT_H_
@@ -16,19 +39,19 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-enum class Multiplier {
-  kVectors,  // tiles of vectors: block_product.h
-  kAmx,      // the tile unit: amx_product.h
-};
-
-// The multiplication method for operands of a type.
-#if defined(__AMX_BF16__)
+// Whether the tile unit multiplies operands of a type, and the maximum rows of
+// a tile. The rows of a product's blocks are a multiple of them.
+#if defined(__AMX_TILE__)
 template <typename T>
-constexpr Multiplier kMultiplier =
-    std::is_same_v<T, BFloat16> ? Multiplier::kAmx : Multiplier::kVectors;
+constexpr bool kUsesAmx = std::is_same_v<T, BFloat16>;
+template <typename T>
+constexpr std::int64_t kWholeTileRows =
+    kUsesAmx<T> ? TileShapes::kMostRows : kMaxTileRows;
 #else
 template <typename T>
-constexpr Multiplier kMultiplier = Multiplier::kVectors;
+constexpr bool kUsesAmx = false;
+template <typename T>
+constexpr std::int64_t kWholeTileRows = kMaxTileRows;
 #endif
 
 // out = initial + sum. initial: like `out`, or with a stride of 0 for one row
@@ -39,25 +62,14 @@ void Multiply(const ProductSum<T>& sum,
               const MatrixView<const ComputeType<T>>& initial,
               const MatrixView<ComputeType<T>>& out,
               const ProductSum<T>& then = ProductSum<T>()) {
-  if constexpr (kMultiplier<T> == Multiplier::kVectors) {
-    VectorMultiply(sum, initial, out, then);
-  } else {
-#if defined(__AMX_BF16__)
+  if constexpr (kUsesAmx<T>) {
+#if defined(__AMX_TILE__)
     AmxMultiply(sum, initial, out, then);
 #endif
+  } else {
+    VectorMultiply(sum, initial, out, then);
   }
 }
-
-// The maximum rows of a tile in a product of T. The rows of a product's blocks
-// are a multiple of it.
-#if defined(__AMX_BF16__)
-template <typename T>
-constexpr std::int64_t kWholeTileRows =
-    kMultiplier<T> == Multiplier::kAmx ? TileShapes::kMostRows : kMaxTileRows;
-#else
-template <typename T>
-constexpr std::int64_t kWholeTileRows = kMaxTileRows;
-#endif
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

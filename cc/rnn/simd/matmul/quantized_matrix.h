@@ -310,6 +310,18 @@ void QuantizeColumn(const Weight& weight, const TwoDigitRight& to,
   to.cross.sums[col] = -kLeftOffset * (high_sum + low_sum);
 }
 
+// out = initial + sums * right_scales * left_scale, for a vector. initial: or
+// null for zero.
+TF_RNN_OPS_VECTOR_INLINE void StoreScaled(Sums sums, const float* right_scales,
+                                          float left_scale,
+                                          const float* initial, float* out) {
+  const Vector<float> scale = Load<float>(right_scales) * Broadcast(left_scale);
+  Store<float>(MultiplyAdd<float>(
+                   __builtin_convertvector(sums, Vector<float>), scale,
+                   initial == nullptr ? Vector<float>{} : Load<float>(initial)),
+               out);
+}
+
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_MATMUL_QUANTIZED_MATRIX_H_

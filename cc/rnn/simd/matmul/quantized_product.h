@@ -9,10 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "cc/rnn/simd/matmul/amx_product.h"
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/quantized_matrix.h"
-#include "cc/rnn/simd/matmul/tile_configuration.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/sizes.h"
 #include "cc/rnn/simd/vector/vector.h"
@@ -74,18 +74,6 @@ TF_RNN_OPS_VECTOR_INLINE Sums AddQuantizedTerms(Sums sums,
   }
   return sums;
 #endif
-}
-
-// out = initial + sums * right_scales * left_scale, for a vector. initial: or
-// null for zero.
-TF_RNN_OPS_VECTOR_INLINE void StoreScaled(Sums sums, const float* right_scales,
-                                          float left_scale,
-                                          const float* initial, float* out) {
-  const Vector<float> scale = Load<float>(right_scales) * Broadcast(left_scale);
-  Store<float>(MultiplyAdd<float>(
-                   __builtin_convertvector(sums, Vector<float>), scale,
-                   initial == nullptr ? Vector<float>{} : Load<float>(initial)),
-               out);
 }
 
 // The arguments of a tile.
@@ -191,117 +179,13 @@ inline void MultiplyQuantizedVectors(const QuantizedLeft& left,
   }
 }
 
-#if defined(__AMX_INT8__)
-
-// The shapes of the tiles in a product of up to 16 rows, in the tile registers
-//
-//            | right 3 | right 4 |   16 terms; in the tiles 5 to 7, the terms
-//   ---------+---------+---------+   that remain
-//    left 2  |  sum 0  |  sum 1  |
-class QuantizedTileShapes {
- public:
-  static constexpr std::int64_t kRows = 16;
-  static constexpr std::int64_t kTerms = 16;
-
-  // rows: 1 to kRows. remaining_terms: 0 to kTerms - 1.
-  QuantizedTileShapes(std::int64_t rows, std::int64_t remaining_terms) {
-    const std::int64_t remaining = Max(remaining_terms, 1);
-    for (int tile : {0, 1, 2}) config_.Set(tile, rows, 4 * kTerms);
-    for (int tile : {3, 4}) config_.Set(tile, kTerms, 4 * kTerms);
-    config_.Set(5, rows, 4 * remaining);
-    for (int tile : {6, 7}) config_.Set(tile, remaining, 4 * kTerms);
-    config_.Load();
-  }
-
- private:
-  TileConfiguration config_;
-};
-
-// sums = left * right, for up to 16 rows and a block of columns.
-// QuantizedTileShapes must be active. sums: [rows, QuantizedRight::kCols]
-inline void AddQuantizedTiles(const QuantizedLeft& left,
-                              const std::int8_t* right, std::int32_t* sums) {
-  constexpr std::int64_t kTerms = QuantizedTileShapes::kTerms;
-  constexpr std::int64_t kHalf = 64;  // bytes of 16 columns of a term
-  const std::int64_t terms = CeilDiv(left.depth, kQuantizedTerms);
-  const std::int8_t* row = left.data;
-  asm volatile("" : : : "memory");  // GCC does not know what tiles are loaded
-  _tile_zero(0);
-  _tile_zero(1);
-  for (std::int64_t k = kTerms; k <= terms; k += kTerms) {
-    _tile_loadd(3, right, 2 * kHalf);
-    _tile_loadd(4, right + kHalf, 2 * kHalf);
-    _tile_loadd(2, row, left.stride);
-    _tile_dpbusd(0, 2, 3);
-    _tile_dpbusd(1, 2, 4);
-    row += kTerms * kQuantizedTerms;
-    right += kTerms * 2 * kHalf;
-  }
-  if (terms % kTerms > 0) {
-    _tile_loadd(6, right, 2 * kHalf);
-    _tile_loadd(7, right + kHalf, 2 * kHalf);
-    _tile_loadd(5, row, left.stride);
-    _tile_dpbusd(0, 5, 6);
-    _tile_dpbusd(1, 5, 7);
-  }
-  _tile_stored(0, sums, 2 * kHalf);
-  _tile_stored(1, sums + 16, 2 * kHalf);
-}
-
-// The same with scales: out = initial + left * right.
-inline void MultiplyQuantizedTiles(const QuantizedLeft& left,
-                                   const QuantizedRight& right,
-                                   const MatrixView<const float>& initial,
-                                   const MatrixView<float>& out) {
-  constexpr std::int64_t kCols = QuantizedRight::kCols;
-  alignas(64) std::int32_t sums[QuantizedTileShapes::kRows * kCols];
-  AddQuantizedTiles(left, right.data, sums);
-  for (std::int64_t i = 0; i < left.rows; ++i) {
-    for (std::int64_t j = 0; j < kCols; j += kVectorElements<float>) {
-      StoreScaled(Load<std::int32_t>(sums + i * kCols + j) +
-                      Load<std::int32_t>(right.sums + j),
-                  right.scales + j, left.scales[i],
-                  initial.data == nullptr ? nullptr : initial.At(i, j),
-                  out.At(i, j));
-    }
-  }
-}
-
-// The product on the tile unit.
-inline void AmxMultiplyQuantized(const QuantizedLeft& left,
-                                 const QuantizedRight& right,
-                                 const MatrixView<const float>& initial,
-                                 const MatrixView<float>& out) {
-  constexpr std::int64_t kCols = QuantizedRight::kCols;
-  static_assert(kCols == 32 && kLeftOffset == 128);
-  const std::int64_t terms = CeilDiv(left.depth, kQuantizedTerms);
-  for (std::int64_t first = 0; first < left.rows;) {
-    // Rows with the same tile height, so the tile shapes do not change.
-    const std::int64_t height =
-        Min(QuantizedTileShapes::kRows, left.rows - first);
-    const std::int64_t end = first + (left.rows - first) / height * height;
-    const QuantizedTileShapes shapes(height,
-                                     terms % QuantizedTileShapes::kTerms);
-    for (std::int64_t col = 0; col < out.cols; col += kCols) {
-      for (std::int64_t row = first; row < end; row += height) {
-        MultiplyQuantizedTiles(left.Rows(row, height), right.Cols(col, kCols),
-                               BlockIfAny(initial, row, col, height, kCols),
-                               out.Block(row, col, height, kCols));
-      }
-    }
-    first = end;
-  }
-}
-
-#endif  // __AMX_INT8__
-
 // out = initial + left * right. initial: see Multiply. The bits do not depend
 // on how the product is computed.
 inline void MultiplyQuantized(const QuantizedLeft& left,
                               const QuantizedRight& right,
                               const MatrixView<const float>& initial,
                               const MatrixView<float>& out) {
-#if defined(__AMX_INT8__)
+#if defined(__AMX_TILE__)
   constexpr std::int64_t kLeastRows = 2;
   if (left.rows >= kLeastRows) {
     AmxMultiplyQuantized(left, right, initial, out);

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cc/rnn/float16.h"
-#include "cc/rnn/simd/matmul/block_matrix.h"
+#include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/vector/vector.h"
 
 #define TF_RNN_OPS_LAMBDA_INLINE __attribute__((always_inline))

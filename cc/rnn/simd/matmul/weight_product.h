@@ -15,7 +15,6 @@
 #include <cassert>
 #include <cstdint>
 
-#include "cc/rnn/simd/matmul/block_matrix.h"
 #include "cc/rnn/simd/matmul/block_product.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
