@@ -20,8 +20,8 @@
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
-#include "cc/rnn/simd/layer/quantized_weights.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
+#include "cc/rnn/simd/layer/weight_formats.h"
 #include "cc/rnn/simd/layer/weights_in_place.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
@@ -33,33 +33,8 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
-// What a layer multiplies with: operands of type P.
-template <typename P>
-struct PlainProducts {
-  using Packed = PackedLayer<P, PanelWeightsMemory<P>>;
-  template <typename Cell>
-  using WeightsOf = PanelWeights<P, Cell>;
-  static constexpr bool kAreQuantized = false;
-  static constexpr std::int64_t kSpeed = 1;  // relative to float
-  static constexpr std::int64_t kWeightBytes = sizeof(P);
-  // The digits of W, and how many products of digits make one with x.
-  static constexpr std::int64_t kInputDigits = 1;
-  static constexpr std::int64_t kInputProducts = 1;
-};
-// What a layer multiplies with: integers, of two digits in W x.
-struct QuantizedProducts {
-  using Packed = PackedLayer<float, QuantizedWeightsMemory>;
-  template <typename Cell>
-  using WeightsOf = QuantizedWeights<Cell>;
-  static constexpr bool kAreQuantized = true;
-  static constexpr std::int64_t kSpeed = kQuantizedSpeed;
-  static constexpr std::int64_t kWeightBytes = 1;
-  static constexpr std::int64_t kInputDigits = 2;
-  static constexpr std::int64_t kInputProducts = 3;
-};
-
 // Sizes: see cc/rnn/network.h; F = fan_in of the layer, G = gates.
-// P: the type of params and product operands. Products: see above.
+// P: the type of params and product operands. Products: see weight_formats.h.
 template <typename P, typename Products>
 struct LayerForwardArguments {  // with B > 0 and U > 0
   using T = ComputeType<P>;
@@ -368,7 +343,8 @@ class LayerForward {
       const std::int64_t row = i % groups * kTaskRows;
       const std::int64_t count = Min(kTaskRows, rows - row);
       QuantizeRows(InputRows(d, chunk).Rows(row, count),
-                   weights_.InputFactors(d), QuantizedInput(d, row, count));
+                   weights_.Input(d, 0, panels).factors,
+                   QuantizedInput(d, row, count));
     });
     executor_.ParallelFor(shape_.directions * panels, [&](std::int64_t i) {
       const std::int64_t d = i / panels;

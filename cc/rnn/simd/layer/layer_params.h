@@ -6,6 +6,7 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
+#include <type_traits>
 
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/rnn_config.h"
@@ -14,6 +15,21 @@
 #include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The weights of some units of a gate: a matrix [depth, units].
+// P: the type of the weights.
+template <typename P>
+struct UnitWeights {
+  MatrixView<const P> stored;
+  bool is_transposed;  // whether `stored` is [units, depth]
+
+  std::int64_t units() const {
+    return is_transposed ? stored.rows : stored.cols;
+  }
+  P At(std::int64_t k, std::int64_t unit) const {
+    return is_transposed ? *stored.At(unit, k) : *stored.At(k, unit);
+  }
+};
 
 // Sizes: see layer_shape.h. E: the type of the weights, possibly const.
 template <typename E>
@@ -56,6 +72,13 @@ class LayerParams {
     }
     return CudnnGate(layout_.RecurrentMatrix(shape_.PseudoLayer(direction)),
                      gate);
+  }
+  // The part of a matrix from Input or Recurrent for some units.
+  UnitWeights<std::remove_const_t<E>> OfUnits(const MatrixView<E>& matrix,
+                                              std::int64_t unit,
+                                              std::int64_t units) const {
+    if (!is_transposed()) return {matrix.Rows(unit, units), true};
+    return {BlockIfAny(matrix, 0, unit, matrix.rows, units), false};
   }
   // P, [O, U].
   MatrixView<E> Projection(std::int64_t direction) const {

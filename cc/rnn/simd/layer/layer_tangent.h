@@ -56,15 +56,15 @@ struct LayerTangentScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  PanelWeightsMemory<P> weights;
-  PanelWeightsMemory<P> dot_weights;  // if there are dot_params
-  T* input_bias;                      // [D, panels of U, G * kTileCols]
-  T* recurrent_bias;                  // likewise
-  P* dot_input;                       // a left operand [R, F]
-  P* input;      // a left operand [R, F], if there are dot_params
-  P* h_prev;     // a left operand [R, O], if there are dot_params
-  T* projected;  // [D, R, panels of U, G * kTileCols]
-  T* recurrent;  // likewise, if there are dot_params
+  PanelWeightsMemory<PlainProducts<P>> weights;
+  PanelWeightsMemory<PlainProducts<P>> dot_weights;  // if there are dot_params
+  T* input_bias;      // [D, panels of U, G * kTileCols]
+  T* recurrent_bias;  // likewise
+  P* dot_input;       // a left operand [R, F]
+  P* input;           // a left operand [R, F], if there are dot_params
+  P* h_prev;          // a left operand [R, O], if there are dot_params
+  T* projected;       // [D, R, panels of U, G * kTileCols]
+  T* recurrent;       // likewise, if there are dot_params
   ForwardStepsScratch<P> steps;
 
   LayerTangentScratch(const RnnConfig& config, const RnnSize& size,
@@ -72,8 +72,8 @@ struct LayerTangentScratch {
       : weights(config, config.largest_fan_in(), arena),
         steps(config, size, /*parts=*/2, num_threads, arena) {
     if (has_dot_params) {
-      dot_weights =
-          PanelWeightsMemory<P>(config, config.largest_fan_in(), arena);
+      dot_weights = PanelWeightsMemory<PlainProducts<P>>(
+          config, config.largest_fan_in(), arena);
     }
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
@@ -425,8 +425,8 @@ class LayerTangent {
   const LayerShape shape_;
   const Sweep sweep_;
   const LayerParams<const P> dot_params_;
-  const PanelWeights<P, Cell> weights_;
-  const PanelWeights<P, Cell> dot_weights_;
+  const PanelWeights<PlainProducts<P>, Cell> weights_;
+  const PanelWeights<PlainProducts<P>, Cell> dot_weights_;
   const LayerStates<T> states_;
   const bool has_dot_params_;
   const ForwardSteps<P, Cell> steps_;

@@ -1,4 +1,5 @@
-// The weights of a layer, packed for the products of its passes.
+// The weights of a layer, packed for the products of its passes, in any format
+// of weight_formats.h.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
@@ -11,6 +12,7 @@
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
+#include "cc/rnn/simd/layer/weight_formats.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/pack.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
@@ -49,169 +51,143 @@ ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
   return bias == nullptr ? ComputeType<P>(0) : Widened(bias[unit]);
 }
 
-// The number of elements of the packed projections of a layer.
-template <typename P>
-CheckedInt ProjectionSize(const RnnConfig& config) {
-  return CheckedInt(config.num_directions) *
-         MutableRightMatrix<P>::Size(
-             CheckedInt(config.num_proj > 0 ? config.num_units : 0),
-             config.output_size());
-}
-
-// The transposed projections of a layer.
-template <typename P>
-class ProjectionWeights {
- public:
-  using Right = MutableRightMatrix<P>;
-
-  // weights: of the whole network. packed: [D] right operands [U, O]
-  ProjectionWeights(const RnnConfig& config, const LayerShape& shape,
-                    const Weights<const P>& weights, P* packed)
-      : shape_(shape), params_(config, shape, weights), packed_(packed) {}
-
-  // Call before Of.
-  void Pack(Executor& executor) const {
-    if (!shape_.is_projected) return;
-    WorkList<PackTransposedWork<P, Right>> projections;
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      projections.Add({params_.Projection(d), Of(d)});
-    }
-    RunTogether(executor, projections);
-  }
-
-  // [U, O]
-  Right Of(std::int64_t direction) const {
-    return {
-        packed_ + direction * SizeOf<Right>(shape_.units, shape_.output_size),
-        shape_.units, shape_.output_size};
-  }
-
- private:
-  const LayerShape shape_;
-  const LayerParams<const P> params_;
-  P* const packed_;
-};
-
 // Memory for the weights of a layer. Sizes: see cc/rnn/network.h; F = fan_in
 // of the layer, G = gates.
-// P: the type of params and product operands.
-template <typename P>
+// Products: a format of weight_formats.h
+template <typename Products>
 struct PanelWeightsMemory {
-  using Right = MutableRightMatrix<P>;
+  using P = typename Products::Operand;
 
-  // [D, panels of U, G] blocks [F, kTileCols]
-  P* input = nullptr;
-  // [D, panels of U, G] blocks [O, kTileCols]
-  P* recurrent = nullptr;
-  P* projection = nullptr;  // [D] right operands [U, O]
+  typename Products::Input input;          // of [F, panels of U, G * kTileCols]
+  typename Products::Recurrent recurrent;  // of [O, panels of U, G * kTileCols]
+  P* projection = nullptr;                 // [D] right operands [U, O]
 
   // Null pointers, for weights that are not packed.
   PanelWeightsMemory() = default;
   // fan_in: of the layer; or the largest, for any layer of the network.
-  PanelWeightsMemory(const RnnConfig& config, std::int64_t fan_in,
-                     Arena& arena) {
-    const CheckedInt directions = config.num_directions;
-    const std::int64_t panel_cols = PanelCols<ComputeType<P>>(config);
-    input = arena.Take<P>(directions * Right::Size(fan_in, panel_cols));
-    recurrent = arena.Take<P>(directions *
-                              Right::Size(config.output_size(), panel_cols));
-    projection = arena.Take<P>(ProjectionSize<P>(config));
-  }
+  PanelWeightsMemory(const RnnConfig& config, std::int64_t fan_in, Arena& arena)
+      : input(config.num_directions, fan_in, PanelCols<P>(config), arena),
+        recurrent(config.num_directions, config.output_size(),
+                  PanelCols<P>(config), arena),
+        projection(arena.Take<P>(
+            CheckedInt(config.num_directions) *
+            MutableRightMatrix<P>::Size(
+                CheckedInt(config.num_proj > 0 ? config.num_units : 0),
+                config.output_size()))) {}
 };
 
 // The transposed matrices, for x Wᵀ, h Rᵀ and m Pᵀ. The blocks of all gates of
 // the same units are adjacent.
-template <typename P, typename Cell>
+template <typename Products, typename Cell>
 class PanelWeights {
  public:
+  using P = typename Products::Operand;
   using Right = MutableRightMatrix<P>;
 
   // weights: of the whole network.
   PanelWeights(const RnnConfig& config, const LayerShape& shape,
                const Weights<const P>& weights,
-               const PanelWeightsMemory<P>& scratch)
-      : scratch_(scratch),
+               const PanelWeightsMemory<Products>& memory)
+      : memory_(memory),
         shape_(shape),
         params_(config, shape, weights),
-        panels_(CeilDiv(shape.units, kTileCols<P>)),
-        projection_(config, shape, weights, scratch.projection) {}
+        panels_(CeilDiv(shape.units, kTileCols<P>)) {}
 
   // Call before reading the matrices below. Tasks are ordered by direction and
   // panel, like those of the steps, so that a thread finds in its cache the
   // weights that it multiplies.
   void Pack(Executor& executor) const {
+    if constexpr (Products::kScalesFeatures) {
+      if (!shape_.skips_input) FindFactors(executor);
+    }
     const std::int64_t num_blocks = panels_ * Cell::kGates;
     RunTogether(executor,
                 Tasks{shape_.directions * num_blocks, [&](std::int64_t task) {
                         PackBlocks(task / num_blocks, task % num_blocks);
                       }});
-    projection_.Pack(executor);
+    if (!shape_.is_projected) return;
+    WorkList<PackTransposedWork<P, Right>> projections;
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      projections.Add({params_.Projection(d), Projection(d)});
+    }
+    RunTogether(executor, projections);
   }
 
   // For `num_panels` panels: [F, num_panels * G * kTileCols].
-  Right Input(std::int64_t direction, std::int64_t panel,
-              std::int64_t num_panels) const {
-    return Panels(scratch_.input, shape_.fan_in, direction, panel, num_panels);
+  auto Input(std::int64_t direction, std::int64_t panel,
+             std::int64_t num_panels) const {
+    return Panels(memory_.input, shape_.fan_in, direction, panel, num_panels);
   }
   // [O, num_panels * G * kTileCols]
-  Right Recurrent(std::int64_t direction, std::int64_t panel,
-                  std::int64_t num_panels) const {
-    return Panels(scratch_.recurrent, shape_.output_size, direction, panel,
+  auto Recurrent(std::int64_t direction, std::int64_t panel,
+                 std::int64_t num_panels) const {
+    return Panels(memory_.recurrent, shape_.output_size, direction, panel,
                   num_panels);
   }
   // [U, O]
   Right Projection(std::int64_t direction) const {
-    return projection_.Of(direction);
+    return {memory_.projection +
+                direction * SizeOf<Right>(shape_.units, shape_.output_size),
+            shape_.units, shape_.output_size};
   }
 
  private:
-  static constexpr std::int64_t kPanelBlocks = Cell::kGates * kTileCols<P>;
+  static constexpr std::int64_t kPanelCols = Cell::kGates * kTileCols<P>;
+
+  // Finds the factors of the features, of some features in each task.
+  void FindFactors(Executor& executor) const {
+    constexpr std::int64_t kFeatures = 16;
+    const std::int64_t groups = CeilDiv(shape_.fan_in, kFeatures);
+    RunTogether(executor,
+                Tasks{shape_.directions * groups, [&](std::int64_t task) {
+                        const std::int64_t d = task / groups;
+                        const std::int64_t k = task % groups * kFeatures;
+                        Products::FindFactors(
+                            Cell::kGates,
+                            [&](std::int64_t gate) {
+                              return params_.OfUnits(params_.Input(d, gate), 0,
+                                                     shape_.units);
+                            },
+                            k, Min(kFeatures, shape_.fan_in - k),
+                            Input(d, 0, panels_).factors);
+                      }});
+  }
 
   // Packs a block of W and one of R.
   void PackBlocks(std::int64_t direction, std::int64_t block) const {
-    const std::int64_t panel = block / Cell::kGates;
     const std::int64_t gate = block % Cell::kGates;
-    const std::int64_t col = block * kTileCols<P>;
-    if (!shape_.skips_input && shape_.fan_in > 0) {
-      PackBlock(params_.Input(direction, InputGate<Cell>(gate)), panel,
-                Input(direction, 0, panels_).Cols(col, kTileCols<P>));
-    }
-    PackBlock(params_.Recurrent(direction, gate), panel,
-              Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
-  }
-  // Packs the part of a gate's matrix for the units of a panel.
-  void PackBlock(const MatrixView<const P>& matrix, std::int64_t panel,
-                 const Right& to) const {
-    const std::int64_t unit = panel * kTileCols<P>;
+    const std::int64_t unit = block / Cell::kGates * kTileCols<P>;
     const std::int64_t units = Min(kTileCols<P>, shape_.units - unit);
-    if (params_.is_transposed()) {
-      PackRows(matrix.Cols(unit, units), 0, matrix.rows, to);
-    } else {
-      PackTransposed(matrix.Rows(unit, units), to);
+    const std::int64_t col = block * kTileCols<P>;
+    if (!shape_.skips_input) {
+      const auto matrix = params_.Input(direction, InputGate<Cell>(gate));
+      Products::Pack(params_.OfUnits(matrix, unit, units),
+                     Input(direction, 0, panels_).Cols(col, kTileCols<P>));
     }
+    Products::Pack(
+        params_.OfUnits(params_.Recurrent(direction, gate), unit, units),
+        Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
   }
 
-  // A range of panels [depth, G * kTileCols], from an array of all panels.
-  Right Panels(P* array, std::int64_t depth, std::int64_t direction,
-               std::int64_t panel, std::int64_t num_panels) const {
-    const Right all(
-        array + direction * SizeOf<Right>(depth, panels_ * kPanelBlocks), depth,
-        panels_ * kPanelBlocks);
-    return all.Cols(panel * kPanelBlocks, num_panels * kPanelBlocks);
+  // A range of panels [depth, G * kTileCols], of the memory of all panels.
+  template <typename Memory>
+  auto Panels(const Memory& memory, std::int64_t depth, std::int64_t direction,
+              std::int64_t panel, std::int64_t num_panels) const {
+    return memory.Of(direction, depth, panels_ * kPanelCols)
+        .Cols(panel * kPanelCols, num_panels * kPanelCols);
   }
 
-  const PanelWeightsMemory<P> scratch_;
+  const PanelWeightsMemory<Products> memory_;
   const LayerShape shape_;
   const LayerParams<const P> params_;
   const std::int64_t panels_;  // of units
-  const ProjectionWeights<P> projection_;
 };
 
 // The weights and biases of a layer, as the forward pass reads them.
-// Memory: PanelWeightsMemory<P>, or another memory for weights.
-template <typename P, typename Memory>
+template <typename Products>
 struct PackedLayer {
-  using T = ComputeType<P>;
+  using T = ComputeType<typename Products::Operand>;
+  using Memory = PanelWeightsMemory<Products>;
 
   Memory weights;     // null if read in place
   T* bias = nullptr;  // [D, panels of U, G * kTileCols]
@@ -240,10 +216,10 @@ struct PackedLayer {
 
 // Fills the biases of a layer. What is added to W x is the sum of both biases,
 // except for the GRU gate whose recurrent bias is added elsewhere.
-template <typename Cell, typename P, typename Memory>
+template <typename Cell, typename P, typename Products>
 void PackBiases(const RnnConfig& config, const LayerShape& shape,
                 const Weights<const P>& weights,
-                const PackedLayer<P, Memory>& packed) {
+                const PackedLayer<Products>& packed) {
   using T = ComputeType<P>;
   const LayerParams<const P> params(config, shape, weights);
   for (std::int64_t d = 0; d < shape.directions; ++d) {

@@ -66,18 +66,8 @@ class WeightsInPlace {
     const std::int64_t unit = panel * kTileCols<T>;
     const std::int64_t units = Min(kTileCols<T>, shape_.units - unit);
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-      DotProduct<P> sum;
-      if (block < Cell::kGates) {
-        sum.Add(
-            x,
-            params_.Input(direction, InputGate<Cell>(block)).Rows(unit, units));
-      }
-      if (block >= Cell::kFirstRecurrent) {
-        sum.Add(state,
-                params_.Recurrent(direction, block - Cell::kFirstRecurrent)
-                    .Rows(unit, units));
-      }
-      sum.Multiply(0, x.rows, 0, units, out.Cols(block * kTileCols<T>, units));
+      Factors<DotProduct<P>>(direction, block, unit, units, x, state)
+          .Multiply(0, x.rows, 0, units, out.Cols(block * kTileCols<T>, units));
     }
   }
 
@@ -95,23 +85,9 @@ class WeightsInPlace {
       const std::int64_t units = Min(cols, shape_.units - unit);
       const MatrixView<T> block_out(scratch.block, out.rows, cols);
       for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
-        const bool has_input = block < Cell::kGates && x.cols > 0;
-        const bool has_state = block >= Cell::kFirstRecurrent;
-        WeightProduct<P, /*kTransposed=*/false> sum;
-        if (has_input) {
-          sum.Add(x, params_.Input(direction, InputGate<Cell>(block))
-                         .Cols(unit, units));
-        }
-        if (has_state) {
-          sum.Add(state,
-                  params_.Recurrent(direction, block - Cell::kFirstRecurrent)
-                      .Cols(unit, units));
-        }
-        if (has_input || has_state) {
-          sum.Multiply(0, x.rows, 0, units, scratch.packed, block_out);
-        } else {
-          std::fill_n(block_out.data, block_out.rows * cols, T(0));
-        }
+        Factors<WeightProduct<P, /*kTransposed=*/false>>(direction, block, unit,
+                                                         units, x, state)
+            .Multiply(0, x.rows, 0, units, scratch.packed, block_out);
         for (std::int64_t row = 0; row < out.rows; ++row) {
           for (std::int64_t p = 0; p < num_panels; ++p) {
             std::copy_n(
@@ -133,6 +109,24 @@ class WeightsInPlace {
   }
 
  private:
+  // The factors of a block's sum, for some units.
+  template <typename Product, typename X>
+  Product Factors(std::int64_t direction, std::int64_t block, std::int64_t unit,
+                  std::int64_t units, const X& x,
+                  const LeftMatrix<P>& state) const {
+    Product product;
+    if (block < Cell::kGates) {
+      const auto matrix = params_.Input(direction, InputGate<Cell>(block));
+      product.Add(x, params_.OfUnits(matrix, unit, units).stored);
+    }
+    if (block >= Cell::kFirstRecurrent) {
+      const auto matrix =
+          params_.Recurrent(direction, block - Cell::kFirstRecurrent);
+      product.Add(state, params_.OfUnits(matrix, unit, units).stored);
+    }
+    return product;
+  }
+
   const LayerShape shape_;
   const LayerParams<const P> params_;
 };

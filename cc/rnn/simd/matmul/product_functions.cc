@@ -104,17 +104,21 @@ std::unique_ptr<T[]> Array(std::int64_t size) {
   return std::make_unique<T[]>(size + 1);
 }
 
-void Quantize(const MatrixView<const float>& from, const QuantizedLeft& to) {
+void Quantize(const MatrixView<const float>& from, const float*,
+              const QuantizedLeft& to) {
   const auto packed =
       Array<float>(SizeOf<MutableLeftMatrix<float>>(from.rows, from.cols));
   const MutableLeftMatrix<float> blocks(packed.get(), from.rows, from.cols);
   Pack(from, blocks);
   QuantizeRows(blocks, to);
 }
-void Quantize(const MatrixView<const float>& from, const TwoDigitLeft& to) {
-  const auto factors = Array<float>(from.cols);
-  std::fill_n(factors.get(), from.cols, 1.0f);
-  QuantizeRows(from, factors.get(), to);
+void Quantize(const MatrixView<const float>& from, const float* factors,
+              const TwoDigitLeft& to) {
+  QuantizeRows(from, factors, to);
+}
+void SetFactors(float*, QuantizedRight*) {}
+void SetFactors(float* factors, TwoDigitRight* right) {
+  right->factors = factors;
 }
 
 template <typename Left, typename Right>
@@ -123,18 +127,14 @@ void MultiplyQuantizedMatrices(const ProductSize& size, const float* left,
                                float* out) {
   constexpr std::int64_t kCols = QuantizedRight::kCols;
   const std::int64_t cols = CeilDiv(size.cols, kCols) * kCols;
-  const auto left_data =
-      Array<std::int8_t>(size.rows * Left::Stride(size.depth));
-  const auto left_scales = Array<float>(size.rows);
-  const Left quantized_left{left_data.get(), left_scales.get(), size.rows,
-                            size.depth};
-  Quantize({left, size.rows, size.depth}, quantized_left);
-
   const auto right_data = Array<std::int8_t>(cols * Right::ColSize(size.depth));
   const auto right_scales = Array<float>(cols * Right::kProducts);
   const auto right_sums = Array<std::int32_t>(cols * Right::kProducts);
-  const Right quantized_right{right_data.get(), right_scales.get(),
-                              right_sums.get(), size.depth, cols};
+  const auto factors = Array<float>(size.depth);
+  std::fill_n(factors.get(), size.depth, 1.0f);
+  Right quantized_right{right_data.get(), right_scales.get(), right_sums.get(),
+                        size.depth, cols};
+  SetFactors(factors.get(), &quantized_right);
   for (std::int64_t col = 0; col < cols; ++col) {
     QuantizeColumn(
         [&](std::int64_t k) {
@@ -142,6 +142,13 @@ void MultiplyQuantizedMatrices(const ProductSize& size, const float* left,
         },
         quantized_right, col);
   }
+
+  const auto left_data =
+      Array<std::int8_t>(size.rows * Left::Stride(size.depth));
+  const auto left_scales = Array<float>(size.rows);
+  const Left quantized_left{left_data.get(), left_scales.get(), size.rows,
+                            size.depth};
+  Quantize({left, size.rows, size.depth}, factors.get(), quantized_left);
 
   const auto sum = Array<float>(size.rows * cols);
   for (std::int64_t i = 0; i < size.rows * size.cols; ++i) {

@@ -108,7 +108,9 @@ struct QuantizedRight {
 };
 
 // Columns of numbers of two digits, [depth, cols], as the right operands of
-// both products. In memory, a column is [h, l].
+// both products. In memory, a column is [h, l]. Row k is what is packed,
+// divided by factors[k] unless that is 0; column k of the left operand is
+// multiplied by it.
 struct TwoDigitRight {
   static constexpr std::int64_t kProducts = 2;
 
@@ -118,18 +120,20 @@ struct TwoDigitRight {
       : high{data,  scales, sums,
              depth, cols,   QuantizedRight::kCols * ColSize(depth)},
         cross{data, scales + cols, sums + cols, ColSize(depth), cols} {}
-  TwoDigitRight(const QuantizedRight& high, const QuantizedRight& cross)
-      : high(high), cross(cross) {}
 
   TwoDigitRight Cols(std::int64_t col, std::int64_t num_cols) const {
-    return {high.Cols(col, num_cols), cross.Cols(col, num_cols)};
+    TwoDigitRight cols = *this;
+    cols.high = high.Cols(col, num_cols);
+    cols.cross = cross.Cols(col, num_cols);
+    return cols;
   }
   static std::int64_t ColSize(std::int64_t depth) {
     return 2 * QuantizedDepth(depth);
   }
 
-  QuantizedRight high;   // h
-  QuantizedRight cross;  // [h, l]
+  QuantizedRight high;       // h
+  QuantizedRight cross;      // [h, l]
+  float* factors = nullptr;  // [depth]
 };
 
 // The digits h and l of an integer, or of the integers of a vector.
@@ -293,17 +297,21 @@ void QuantizeColumn(const Weight& weight, const TwoDigitRight& to,
                     std::int64_t col) {
   std::int32_t high_sum = 0;
   std::int32_t low_sum = 0;
-  const float scale =
-      QuantizeColumn(to.high.depth, kMostOfTwoDigits, weight,
-                     [&](std::int64_t k, std::int32_t integer) {
-                       const std::int32_t high = HighDigit(integer);
-                       const std::int32_t low = LowDigit(integer);
-                       *to.high.At(k, col) = static_cast<std::int8_t>(high);
-                       *to.cross.At(QuantizedDepth(to.high.depth) + k, col) =
-                           static_cast<std::int8_t>(low);
-                       high_sum += high;
-                       low_sum += low;
-                     });
+  const float scale = QuantizeColumn(
+      to.high.depth, kMostOfTwoDigits,
+      [&](std::int64_t k) {
+        const float factor = to.factors[k];
+        return factor == 0 ? weight(k) : weight(k) / factor;
+      },
+      [&](std::int64_t k, std::int32_t integer) {
+        const std::int32_t high = HighDigit(integer);
+        const std::int32_t low = LowDigit(integer);
+        *to.high.At(k, col) = static_cast<std::int8_t>(high);
+        *to.cross.At(QuantizedDepth(to.high.depth) + k, col) =
+            static_cast<std::int8_t>(low);
+        high_sum += high;
+        low_sum += low;
+      });
   to.high.scales[col] = 128 * 128 * scale;
   to.cross.scales[col] = 128 * scale;
   to.high.sums[col] = -kLeftOffset * high_sum;

@@ -51,12 +51,13 @@ class WeightProduct {
     terms_[size_++] = {left, weights};
   }
 
-  // out = a block of the sum of at least one product.
+  // out = a block of the sum of products.
   // cols: at most kWeightCols.
   // packed: [PackedChunkSize(rows)]
   // out: [rows, cols rounded up to whole kTileCols]
   void Multiply(std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols, T* packed, const MatrixView<T>& out) const {
+    if (size_ == 0) return CopyInitial(NoMatrix<T>(), out);
     for (std::int64_t i = 0; i < cols; i += kColsAtOnce) {
       MultiplyColumns(row, rows, col + i, Min(kColsAtOnce, cols - i), packed,
                       out.Cols(i, Min(kColsAtOnce, out.cols - i)));
