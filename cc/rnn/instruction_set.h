@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_INSTRUCTION_SET_H_
 #define TF_RNN_OPS_CC_RNN_INSTRUCTION_SET_H_
 
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,25 @@ enum class InstructionSet {
   kAvx512Bf16,  // AVX-512 BF16
   kAmx,         // AMX TILE, BF16, INT8
 };
+
+// A function that is compiled for some instruction sets.
+template <typename Function>
+struct CompiledFor {
+  InstructionSet instruction_set;
+  Function* function;
+};
+
+// The function for the highest instruction set up to `instruction_set`, or null
+// if there is none. compiled: in ascending order.
+template <typename Function>
+Function* HighestUpTo(InstructionSet instruction_set,
+                      std::initializer_list<CompiledFor<Function>> compiled) {
+  Function* highest = nullptr;
+  for (const CompiledFor<Function>& each : compiled) {
+    if (each.instruction_set <= instruction_set) highest = each.function;
+  }
+  return highest;
+}
 
 // "baseline", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx".
 const char* InstructionSetName(InstructionSet instruction_set);

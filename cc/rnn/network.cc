@@ -1,43 +1,41 @@
 #include "cc/rnn/network.h"
 
+#include <cstdint>
 #include <type_traits>
 
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
 #include "cc/rnn/rnn_config.h"
-#include "cc/rnn/simd/network/int8_kernels.h"
 #include "cc/rnn/simd/network/kernels.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn {
 
+using Set = InstructionSet;
+
 template <typename T>
 NetworkKernels<T> GetNetworkKernels(InstructionSet instruction_set,
-                                    const RnnConfig& config) {
+                                    [[maybe_unused]] const RnnConfig& config) {
+  using GetKernels = NetworkKernels<T>();
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
   // Products of bfloat16 round states to bfloat16. That is as accurate as the
   // type itself, except near a kink such as a ReLU's, where rounding could
   // select the gradient of the wrong side.
-  [[maybe_unused]] const bool may_round_states = !config.has_kinks();
-  switch (instruction_set) {
-#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-    case InstructionSet::kAmx:
-      if constexpr (std::is_same_v<T, BFloat16>) {
-        if (may_round_states) return amx::GetKernels<T>();
-      }
-      [[fallthrough]];
-    case InstructionSet::kAvx512Bf16:
-      if constexpr (std::is_same_v<T, BFloat16>) {
-        if (may_round_states) return avx512_bf16::GetKernels<T>();
-      }
-      [[fallthrough]];
-    case InstructionSet::kAvx512Vnni:
-    case InstructionSet::kAvx512:
-      return avx512::GetKernels<T>();
-    case InstructionSet::kAvx2:
-      return avx2::GetKernels<T>();
-#endif
-    default:
-      return baseline::GetKernels<T>();
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    GetKernels* const get = HighestUpTo<GetKernels>(
+        instruction_set, {{Set::kAvx512Bf16, &avx512_bf16::GetKernels<T>},
+                          {Set::kAmx, &amx::GetKernels<T>}});
+    if (get != nullptr && !config.has_kinks()) return get();
   }
+#endif
+  return HighestUpTo<GetKernels>(instruction_set,
+                                 {
+                                     {Set::kBaseline, &baseline::GetKernels<T>},
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
+                                     {Set::kAvx2, &avx2::GetKernels<T>},
+                                     {Set::kAvx512, &avx512::GetKernels<T>},
+#endif
+                                 })();
 }
 
 #define INSTANTIATE(T)                                            \
@@ -53,36 +51,45 @@ INSTANTIATE(double);
 
 namespace {
 
-NetworkKernels<float> GetInt8WeightKernels(
-    [[maybe_unused]] InstructionSet instruction_set) {
-  switch (instruction_set) {
-#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-    case InstructionSet::kAmx:
-      return amx::GetInt8WeightKernels();
-    case InstructionSet::kAvx512Bf16:
-    case InstructionSet::kAvx512Vnni:
-      return avx512_vnni::GetInt8WeightKernels();
-    case InstructionSet::kAvx512:
-      return avx512::GetInt8WeightKernels();
-    case InstructionSet::kAvx2:
-      return avx2::GetInt8WeightKernels();
-#endif
-    default:
-      return baseline::GetInt8WeightKernels();
-  }
+using GetFloatKernels = NetworkKernels<float>();
+
+// The sums of products of 8-bit integers have 32 bits, which more terms of 127
+// * 128 could exceed. A weight of the input is two terms.
+bool FitsInt8(const RnnConfig& config) {
+  constexpr std::int64_t kMostTerms = 132104;
+  return config.largest_fan_in() <= kMostTerms / 2 &&
+         config.output_size() <= kMostTerms;
 }
 
-NetworkKernels<float> GetBFloat16WeightKernels(InstructionSet instruction_set,
-                                               const RnnConfig& config) {
+// Returns null if the format is replaced by kFloat32.
+GetFloatKernels* KernelsOfFormat(InstructionSet instruction_set,
+                                 const RnnConfig& config, WeightFormat format) {
+  constexpr auto kBFloat16 = WeightFormat::kBFloat16;
+  constexpr auto kInt8 = WeightFormat::kInt8;
+  if (format == kBFloat16) {
+    return HighestUpTo<GetFloatKernels>(
+        instruction_set,
+        {
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-  if (instruction_set == InstructionSet::kAmx) {
-    return amx::GetBFloat16WeightKernels();
-  }
-  if (instruction_set == InstructionSet::kAvx512Bf16) {
-    return avx512_bf16::GetBFloat16WeightKernels();
-  }
+            {Set::kAvx512Bf16, &avx512_bf16::GetInferenceKernels<kBFloat16>},
+            {Set::kAmx, &amx::GetInferenceKernels<kBFloat16>},
 #endif
-  return GetNetworkKernels<float>(instruction_set, config);
+        });
+  }
+  if (format == kInt8 && FitsInt8(config)) {
+    return HighestUpTo<GetFloatKernels>(
+        instruction_set,
+        {
+            {Set::kBaseline, &baseline::GetInferenceKernels<kInt8>},
+#if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
+            {Set::kAvx2, &avx2::GetInferenceKernels<kInt8>},
+            {Set::kAvx512, &avx512::GetInferenceKernels<kInt8>},
+            {Set::kAvx512Vnni, &avx512_vnni::GetInferenceKernels<kInt8>},
+            {Set::kAmx, &amx::GetInferenceKernels<kInt8>},
+#endif
+        });
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -90,22 +97,9 @@ NetworkKernels<float> GetBFloat16WeightKernels(InstructionSet instruction_set,
 NetworkKernels<float> GetInferenceKernels(InstructionSet instruction_set,
                                           const RnnConfig& config,
                                           WeightFormat format) {
-  // More terms of 127 * 128 could exceed a sum of 32 bits. A weight of the
-  // input is two terms.
-  constexpr std::int64_t kMostInt8Terms = 132104;
-  switch (format) {
-    case WeightFormat::kInt8:
-      if (config.largest_fan_in() > kMostInt8Terms / 2 ||
-          config.output_size() > kMostInt8Terms) {
-        break;
-      }
-      return GetInt8WeightKernels(instruction_set);
-    case WeightFormat::kBFloat16:
-      return GetBFloat16WeightKernels(instruction_set, config);
-    case WeightFormat::kFloat32:
-      break;
-  }
-  return GetNetworkKernels<float>(instruction_set, config);
+  GetFloatKernels* const get = KernelsOfFormat(instruction_set, config, format);
+  return get != nullptr ? get()
+                        : GetNetworkKernels<float>(instruction_set, config);
 }
 
 }  // namespace tf_rnn_ops::rnn

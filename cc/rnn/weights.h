@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_WEIGHTS_H_
 #define TF_RNN_OPS_CC_RNN_WEIGHTS_H_
 
+#include <array>
 #include <cstdint>
 
 #include "cc/rnn/checked_math.h"
@@ -29,6 +30,11 @@ constexpr std::int64_t KerasBiasRows(RnnMode mode) {
 
 // The format of the packed weights of a float32 network.
 enum class WeightFormat { kFloat32, kBFloat16, kInt8 };
+
+// The names in the ops' attributes, indexed by WeightFormat.
+constexpr std::array<const char*, 3> WeightFormatNames() {
+  return {"float32", "bfloat16", "int8"};
+}
 
 // Null weights are zeros; null gradients are not computed.
 template <typename E>

@@ -3,13 +3,19 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "cc/ops/call_frame.h"
+#include "cc/rnn/status.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops {
 namespace {
@@ -76,6 +82,21 @@ std::shared_ptr<const PackedWeights> PackedWeights::Share(
   std::shared_ptr<const PackedWeights> shared = std::move(weights);
   all.push_back(shared);
   return shared;
+}
+
+Status ReadFormat(const Attributes& attributes, rnn::WeightFormat* format) {
+  std::string name;
+  TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(kConstantWeights, &name));
+  constexpr auto kNames = rnn::WeightFormatNames();
+  std::string list;
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    *format = static_cast<rnn::WeightFormat>(i);
+    if (name == kNames[i]) return Status();
+    list += i == 0 ? "" : i + 1 < kNames.size() ? ", " : " or ";
+    list += std::string("\"") + kNames[i] + "\"";
+  }
+  return InvalidArgument(kConstantWeights, " must be ", list, ", but is \"",
+                         name, "\"");
 }
 
 std::mutex& PackedWeights::MutexOfUsers() {

@@ -14,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -56,6 +55,9 @@ class PackedWeights {
   const std::int64_t num_bytes_;
 };
 
+// Reads the attribute kConstantWeights, which an op has.
+Status ReadFormat(const Attributes& attributes, rnn::WeightFormat* format);
+
 // The constant weights of an op. They are packed again if they change.
 template <typename E>
 class ConstantWeights {
@@ -66,17 +68,7 @@ class ConstantWeights {
 
   Status Init(const Attributes& attributes) {
     are_constant_ = attributes.Has(kConstantWeights);
-    if (!are_constant_) return Status();
-    std::string format;
-    TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(kConstantWeights, &format));
-    for (const auto& [name, each] : kFormats) {
-      format_ = each;
-      if (format == name) return Status();
-    }
-    return InvalidArgument(
-        kConstantWeights,
-        " must be \"float32\", \"bfloat16\" or \"int8\", but is \"", format,
-        "\"");
+    return are_constant_ ? ReadFormat(attributes, &format_) : Status();
   }
 
   // Runs a forward pass, in inference with packed weights if possible.
@@ -104,11 +96,6 @@ class ConstantWeights {
   }
 
  private:
-  static constexpr std::pair<const char*, rnn::WeightFormat> kFormats[] = {
-      {"float32", rnn::WeightFormat::kFloat32},
-      {"bfloat16", rnn::WeightFormat::kBFloat16},
-      {"int8", rnn::WeightFormat::kInt8}};
-
   // What weights with the same contents have in common, while there are
   // references to them: their memory, their places in it, and the sizes that
   // their shapes depend on.

@@ -50,10 +50,10 @@ def _unwatched_above(lower_sets):
         [("//conditions:default", [])],
     ))
 
-# Useful only for products of some types.
-BFLOAT16_SETS = ["avx512_bf16", "amx"]
-INT8_SETS = [
+# These only speed up products of bfloat16 and of 8-bit integers.
+_SETS_OF_FORMATS = [
     "avx512_vnni",
+    "avx512_bf16",
     "amx",
 ]
 
@@ -83,7 +83,7 @@ def _isolated(name, part, instruction_set):
         tags = ["manual"],
     )
 
-def simd_library(name, srcs, hdrs, deps, copts = [], special_sets = []):
+def simd_library(name, srcs, hdrs, deps, copts = [], for_formats = False):
     """Compiles `srcs` for each instruction set; `name` contains all of them.
 
     NAME_symbols_test checks that the higher sets share no symbol with other code.
@@ -94,12 +94,12 @@ def simd_library(name, srcs, hdrs, deps, copts = [], special_sets = []):
       hdrs: headers that do not depend on the instruction set.
       deps: the libraries of headers that the sources include.
       copts: flags for every instruction set.
-      special_sets: the instruction sets that only speed up products of some types to also compile for.
+      for_formats: whether to compile also for instruction sets that only speed up products of some types.
     """
     instruction_sets = {
         key: flags
         for key, flags in _X86_64.items()
-        if key in special_sets or key not in BFLOAT16_SETS + INT8_SETS
+        if for_formats or key not in _SETS_OF_FORMATS
     }
     baseline = name + "_baseline"
     plain = []

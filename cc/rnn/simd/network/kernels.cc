@@ -12,7 +12,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
 
 template <typename T>
-NetworkKernels<T> Kernels() {
+[[maybe_unused]] NetworkKernels<T> Kernels() {
   NetworkKernels<T> kernels{};
   SetForward<OperandType<T>>(&kernels);
   kernels.backward_workspace = &Workspace<BackwardPass<T>, NetworkBackward<T>>;
@@ -31,12 +31,7 @@ template <>
 NetworkKernels<BFloat16> GetKernels<BFloat16>() {
   return Kernels<BFloat16>();
 }
-NetworkKernels<float> GetBFloat16WeightKernels() {
-  NetworkKernels<float> kernels{};
-  SetForward<BFloat16>(&kernels);
-  return kernels;
-}
-#else
+#elif !defined(__AVX512VNNI__)
 template <>
 NetworkKernels<float> GetKernels<float>() {
   return Kernels<float>();

@@ -1,42 +1,33 @@
 // The network of cc/rnn/network.h, compiled for each instruction set.
+// cc/rnn/network.cc lists the types and formats that a set has.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
 
 #include "cc/rnn/network.h"
+#include "cc/rnn/weights.h"
+
+// T: the type of the arrays. GetInferenceKernels: the forward pass of a float32
+// network whose weights have another format.
+#define TF_RNN_OPS_DECLARE(instruction_set)    \
+  namespace instruction_set {                  \
+  template <typename T>                        \
+  NetworkKernels<T> GetKernels();              \
+  template <WeightFormat format>               \
+  NetworkKernels<float> GetInferenceKernels(); \
+  }
 
 namespace tf_rnn_ops::rnn {
 
-namespace baseline {
-template <typename T>
-NetworkKernels<T> GetKernels();
-}  // namespace baseline
-
-namespace avx2 {
-template <typename T>
-NetworkKernels<T> GetKernels();
-}  // namespace avx2
-
-namespace avx512 {
-template <typename T>
-NetworkKernels<T> GetKernels();
-}  // namespace avx512
-
-// For bfloat16 only. Other types use the avx512 code.
-namespace avx512_bf16 {
-template <typename T>
-NetworkKernels<T> GetKernels();
-// Of networks with WeightFormat::kBFloat16. Only for inference.
-NetworkKernels<float> GetBFloat16WeightKernels();
-}  // namespace avx512_bf16
-
-// For bfloat16 only.
-namespace amx {
-template <typename T>
-NetworkKernels<T> GetKernels();
-NetworkKernels<float> GetBFloat16WeightKernels();
-}  // namespace amx
+TF_RNN_OPS_DECLARE(baseline)
+TF_RNN_OPS_DECLARE(avx2)
+TF_RNN_OPS_DECLARE(avx512)
+TF_RNN_OPS_DECLARE(avx512_vnni)
+TF_RNN_OPS_DECLARE(avx512_bf16)
+TF_RNN_OPS_DECLARE(amx)
 
 }  // namespace tf_rnn_ops::rnn
+
+#undef TF_RNN_OPS_DECLARE
 
 #endif  // TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
