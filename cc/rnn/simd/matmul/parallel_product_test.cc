@@ -84,56 +84,39 @@ class ParallelProductTest : public testing::TestWithParam<ProductSize> {
 
 TEST_P(ParallelProductTest, MultiplyEqualsThePlainLoop) {
   const auto [rows, depth, cols] = GetParam();
-  const std::vector<double> a = Random(rows * depth, 1);
-  const std::vector<double> b = Random(depth * cols, 2);
-  const std::vector<double> b_transposed = Transposed(b, depth, cols);
-  const std::vector<double> bias = Random(cols, 3);
-  std::vector<double> expected = Product(a, b);
-  for (std::int64_t i = 0; i < rows * cols; ++i) expected[i] += bias[i % cols];
-
-  for (bool transposed : {false, true}) {
-    Left<double> left(rows, depth);
-    Right<double> right(depth, cols);
-    const PackWork pack_left(View(a, rows, depth), left.matrix);
-    if (transposed) {
+  const std::vector<double> bias = Random(cols, 77);
+  for (bool is_transposed : {false, true}) {
+    std::vector<double> expected(rows * cols);
+    for (std::int64_t i = 0; i < rows * cols; ++i) expected[i] = bias[i % cols];
+    std::vector<Left<double>> lefts;
+    std::vector<Right<double>> rights;
+    ProductSum<double> sum;
+    for (unsigned i = 0; i < 3; ++i) {
+      const std::vector<double> a = Random(rows * depth, 2 * i);
+      const std::vector<double> b = Random(depth * cols, 2 * i + 1);
+      const std::vector<double> product = Product(a, b);
+      for (std::int64_t j = 0; j < rows * cols; ++j) expected[j] += product[j];
+      const Left<double>& left = lefts.emplace_back(rows, depth);
+      const Right<double>& right = rights.emplace_back(depth, cols);
+      const PackWork pack_left(View(a, rows, depth), left.matrix);
+      const std::vector<double> b_transposed = Transposed(b, depth, cols);
+      if (is_transposed) {
+        RunTogether(
+            executor_, pack_left,
+            PackTransposedWork(View(b_transposed, cols, depth), right.matrix));
+      } else {
+        RunTogether(executor_, pack_left,
+                    PackWork(View(b, depth, cols), right.matrix));
+      }
+      sum.Add(left.matrix, right.matrix);
+      std::vector<double> out(rows * cols, 77);
       RunTogether(
-          executor_, pack_left,
-          PackTransposedWork(View(b_transposed, cols, depth), right.matrix));
-    } else {
-      RunTogether(executor_, pack_left,
-                  PackWork(View(b, depth, cols), right.matrix));
+          executor_,
+          MultiplyWork(sum, MatrixView<const double>(bias.data(), 1, cols, 0),
+                       MatrixView<double>(out.data(), rows, cols), 1));
+      ExpectClose(out, expected, 1e-14, is_transposed ? "transposed" : "plain");
     }
-    std::vector<double> out(rows * cols, 77);
-    RunTogether(executor_,
-                MultiplyWork(ProductSum<double>(left.matrix, right.matrix),
-                             MatrixView<const double>(bias.data(), 1, cols, 0),
-                             MatrixView<double>(out.data(), rows, cols), 1));
-    ExpectClose(out, expected, 1e-14, transposed ? "transposed" : "plain");
   }
-}
-
-TEST_P(ParallelProductTest, MultiplyAddsSeveralProducts) {
-  const auto [rows, depth, cols] = GetParam();
-  std::vector<double> expected(rows * cols);
-  std::vector<Left<double>> lefts;
-  std::vector<Right<double>> rights;
-  ProductSum<double> sum;
-  for (unsigned i = 0; i < 3; ++i) {
-    const std::vector<double> a = Random(rows * depth, 2 * i);
-    const std::vector<double> b = Random(depth * cols, 2 * i + 1);
-    const std::vector<double> product = Product(a, b);
-    for (std::int64_t j = 0; j < rows * cols; ++j) expected[j] += product[j];
-    const Left<double>& left = lefts.emplace_back(rows, depth);
-    const Right<double>& right = rights.emplace_back(depth, cols);
-    Pack(View(a, rows, depth), left.matrix);
-    Pack(View(b, depth, cols), right.matrix);
-    sum.Add(left.matrix, right.matrix);
-  }
-  std::vector<double> out(rows * cols, 77);
-  RunTogether(executor_,
-              MultiplyWork(sum, NoMatrix<double>(),
-                           MatrixView<double>(out.data(), rows, cols), 1));
-  ExpectClose(out, expected, 1e-14, "sum");
 }
 
 TEST_P(ParallelProductTest, MultiplyTransposedEqualsThePlainLoop) {

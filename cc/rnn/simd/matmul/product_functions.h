@@ -47,42 +47,23 @@ using QuantizedProductFunction = void (*)(const ProductSize& size,
                                           const float* left, const float* right,
                                           const float* initial, float* out);
 
-namespace baseline {
-template <typename P>
-ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct(int digits);
-}  // namespace baseline
+// GetProductFunctions: of float and double up to AVX-512, of bfloat16 above
+// AVX-512 VNNI. GetQuantizedProduct: for 1 or 2 digits.
+#define TF_RNN_OPS_DECLARE(instruction_set)                 \
+  namespace instruction_set {                               \
+  template <typename P>                                     \
+  ProductFunctions<P> GetProductFunctions();                \
+  QuantizedProductFunction GetQuantizedProduct(int digits); \
+  }
 
-namespace avx2 {
-template <typename P>
-ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct(int digits);
-}  // namespace avx2
+TF_RNN_OPS_DECLARE(baseline)
+TF_RNN_OPS_DECLARE(avx2)
+TF_RNN_OPS_DECLARE(avx512)
+TF_RNN_OPS_DECLARE(avx512_vnni)
+TF_RNN_OPS_DECLARE(avx512_bf16)
+TF_RNN_OPS_DECLARE(amx)
 
-namespace avx512 {
-template <typename P>
-ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct(int digits);
-}  // namespace avx512
-
-// For 8-bit integers only.
-namespace avx512_vnni {
-QuantizedProductFunction GetQuantizedProduct(int digits);
-}  // namespace avx512_vnni
-
-// The first for bfloat16 only, which the other instruction sets do not support.
-namespace avx512_bf16 {
-template <typename P>
-ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct(int digits);
-}  // namespace avx512_bf16
-
-// The same.
-namespace amx {
-template <typename P>
-ProductFunctions<P> GetProductFunctions();
-QuantizedProductFunction GetQuantizedProduct(int digits);
-}  // namespace amx
+#undef TF_RNN_OPS_DECLARE
 
 }  // namespace tf_rnn_ops::rnn
 

@@ -20,36 +20,31 @@ namespace {
 
 template <typename P>
 ProductFunctions<P> Functions(InstructionSet instruction_set) {
-  switch (instruction_set) {
+  return HighestUpTo<ProductFunctions<P>()>(
+      instruction_set,
+      {
+          {InstructionSet::kBaseline, &baseline::GetProductFunctions<P>},
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-    case InstructionSet::kAvx512:
-      return avx512::GetProductFunctions<P>();
-    case InstructionSet::kAvx2:
-      return avx2::GetProductFunctions<P>();
+          {InstructionSet::kAvx2, &avx2::GetProductFunctions<P>},
+          {InstructionSet::kAvx512, &avx512::GetProductFunctions<P>},
 #endif
-    default:
-      return baseline::GetProductFunctions<P>();
-  }
+      })();
 }
 
 QuantizedProductFunction QuantizedProduct(InstructionSet instruction_set,
                                           int digits) {
-  switch (instruction_set) {
+  return HighestUpTo<QuantizedProductFunction(int)>(
+      instruction_set,
+      {
+          {InstructionSet::kBaseline, &baseline::GetQuantizedProduct},
 #if defined(TF_RNN_OPS_HAS_HIGHER_SETS)
-    case InstructionSet::kAmx:
-      return amx::GetQuantizedProduct(digits);
-    case InstructionSet::kAvx512Bf16:
-      return avx512_bf16::GetQuantizedProduct(digits);
-    case InstructionSet::kAvx512Vnni:
-      return avx512_vnni::GetQuantizedProduct(digits);
-    case InstructionSet::kAvx512:
-      return avx512::GetQuantizedProduct(digits);
-    case InstructionSet::kAvx2:
-      return avx2::GetQuantizedProduct(digits);
+          {InstructionSet::kAvx2, &avx2::GetQuantizedProduct},
+          {InstructionSet::kAvx512, &avx512::GetQuantizedProduct},
+          {InstructionSet::kAvx512Vnni, &avx512_vnni::GetQuantizedProduct},
+          {InstructionSet::kAvx512Bf16, &avx512_bf16::GetQuantizedProduct},
+          {InstructionSet::kAmx, &amx::GetQuantizedProduct},
 #endif
-    default:
-      return baseline::GetQuantizedProduct(digits);
-  }
+      })(digits);
 }
 
 // Values with few bits, so that every type represents them and their products
@@ -217,55 +212,46 @@ struct QuantizedCase {
 double Product(double x, double y) { return x * y; }
 
 // Each row of the left factor and each column of the right one has an element
-// of magnitude 127, so that quantization changes nothing.
+// of the largest magnitude, so that quantization changes nothing. Of two
+// digits, the products of the lower ones are left out, and two sums and their
+// sum are rounded to 24 bits.
 TEST_P(ProductTest, OfIntegersEqualsThePlainLoop) {
+  constexpr struct {
+    int digits;
+    int most;
+    double rounding;
+  } kForms[] = {{1, 127, 0}, {2, 127 * 128 + 63, 2e-7}};
   const auto& [instruction_set, size] = GetParam();
   const auto [rows, depth, cols] = size;
-  QuantizedCase k(size);
-  for (std::int64_t i = 0; i < rows && depth > 0; ++i) {
-    k.left[i * depth + i % depth] = i % 2 == 0 ? 127 : -127;
-  }
-  for (std::int64_t j = 0; j < cols && depth > 0; ++j) {
-    k.right[j % depth * cols + j] = j % 3 == 0 ? -127 : 127;
-  }
-  const std::vector<float> out = k.Multiply(instruction_set, /*digits=*/1);
-  k.ForEachSum(Product, [&](std::int64_t i, std::int64_t j, double sum) {
-    EXPECT_EQ(out[i * cols + j], k.initial[i * cols + j] + sum);
-  });
-}
-
-// The same with magnitudes of 127 * 128 + 63. The products of the lower digits
-// are left out.
-TEST_P(ProductTest, OfIntegersOfTwoDigitsIsThatOfTheHigherDigits) {
-  const auto& [instruction_set, size] = GetParam();
-  const auto [rows, depth, cols] = size;
-  constexpr int kMost = 127 * 128 + 63;
-  QuantizedCase k(size);
-  std::mt19937 generator(4);
-  const auto draw = [&](float& x) {
-    x = static_cast<float>(static_cast<int>(generator() % (2 * kMost + 1)) -
-                           kMost);
-  };
-  for (float& x : k.left) draw(x);
-  for (float& x : k.right) draw(x);
-  for (std::int64_t i = 0; i < rows && depth > 0; ++i) {
-    k.left[i * depth + i % depth] = i % 2 == 0 ? kMost : -kMost;
-  }
-  for (std::int64_t j = 0; j < cols && depth > 0; ++j) {
-    k.right[j % depth * cols + j] = j % 3 == 0 ? -kMost : kMost;
-  }
-  const std::vector<float> out = k.Multiply(instruction_set, /*digits=*/2);
-  const auto product = [](double x, double y) {
-    const auto lower = [](double z) {
-      return z - 128 * std::floor((z + 64) / 128);
+  for (const auto& [digits, most, rounding] : kForms) {
+    QuantizedCase k(size);
+    if (digits == 2) {
+      std::mt19937 generator(4);
+      for (std::vector<float>* factor : {&k.left, &k.right}) {
+        for (float& x : *factor) {
+          x = static_cast<float>(generator() % (2 * most + 1)) - most;
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < rows && depth > 0; ++i) {
+      k.left[i * depth + i % depth] = i % 2 == 0 ? most : -most;
+    }
+    for (std::int64_t j = 0; j < cols && depth > 0; ++j) {
+      k.right[j % depth * cols + j] = j % 3 == 0 ? -most : most;
+    }
+    const auto lower = [digits = digits](double x) {
+      return digits == 1 ? 0 : x - 128 * std::floor((x + 64) / 128);
     };
-    return x * y - lower(x) * lower(y);
-  };
-  k.ForEachSum(product, [&](std::int64_t i, std::int64_t j, double sum) {
-    // Two sums are rounded to 24 bits, and their sum.
-    EXPECT_NEAR(out[i * cols + j], k.initial[i * cols + j] + sum,
-                2e-7 * static_cast<double>(depth) * kMost * kMost);
-  });
+    const auto product = [&](double x, double y) {
+      return x * y - lower(x) * lower(y);
+    };
+    const double tolerance =
+        rounding * static_cast<double>(depth) * most * most;
+    const std::vector<float> out = k.Multiply(instruction_set, digits);
+    k.ForEachSum(product, [&](std::int64_t i, std::int64_t j, double sum) {
+      EXPECT_NEAR(out[i * cols + j], k.initial[i * cols + j] + sum, tolerance);
+    });
+  }
 }
 
 // Of real numbers, the error is what rounding of both factors can change, and
