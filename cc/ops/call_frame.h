@@ -20,7 +20,7 @@ namespace tf_rnn_ops {
 constexpr char kDropoutStream[] = "dropout_stream";
 
 // The attribute of an op whose weights are constants of its graph: the format
-// in which it multiplies them in inference, "float32", "bfloat16" or "int8".
+// in which it multiplies them in inference, one of rnn::WeightFormatNames().
 // The format is for ops of type float32; others keep their type.
 constexpr char kConstantWeights[] = "_tf_rnn_ops_constant_weights";
 

@@ -68,6 +68,20 @@ TEST(InstructionSetTest, NamesParse) {
   EXPECT_EQ(untouched, InstructionSet::kAvx2);
 }
 
+TEST(InstructionSetTest, SetsWithoutAFunctionUseThatOfALowerOne) {
+  int (*const of_avx2)() = [] { return 2; };
+  int (*const of_amx)() = [] { return 5; };
+  const auto highest = [&](InstructionSet instruction_set) {
+    return HighestUpTo<int()>(
+        instruction_set,
+        {{InstructionSet::kAvx2, of_avx2}, {InstructionSet::kAmx, of_amx}});
+  };
+  EXPECT_EQ(highest(InstructionSet::kBaseline), nullptr);
+  EXPECT_EQ(highest(InstructionSet::kAvx2), of_avx2);
+  EXPECT_EQ(highest(InstructionSet::kAvx512Bf16), of_avx2);
+  EXPECT_EQ(highest(InstructionSet::kAmx), of_amx);
+}
+
 TEST(InstructionSetTest, SupportedAreAscendingFromBaseline) {
   const auto supported = SupportedInstructionSets();
   ASSERT_FALSE(supported.empty());

@@ -1,9 +1,11 @@
 // The kernels of float32 networks with weights in another format.
 
+#include "cc/rnn/float16.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/simd/layer/weight_formats.h"
 #include "cc/rnn/simd/network/kernels.h"
 #include "cc/rnn/simd/network/pass_functions.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
