@@ -32,7 +32,7 @@ from checks.keras_layers import (
 from environment import forked, processes
 
 from tf_rnn_ops import _xla, accelerate_keras, restore_keras
-from tf_rnn_ops.layers import _step_loop
+from tf_rnn_ops._keras import step_loop
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -318,7 +318,7 @@ def test_reloading_the_step_loop(runs):
     layer = keras.layers.GRU(UNITS, reset_after=False)
     expected = layer(X)
     with accelerate_keras():
-        importlib.reload(_step_loop)
+        importlib.reload(step_loop)
         np.testing.assert_allclose(layer(X), expected, rtol=1e-5, atol=1e-6)
 
 

@@ -15,8 +15,8 @@ from inputs.pairs import every_pair
 from references.cudnn_rnn import NUM_GATES
 
 from tf_rnn_ops import _plain_network, layers, raw_ops
+from tf_rnn_ops._keras import execution
 from tf_rnn_ops._library import ops
-from tf_rnn_ops.layers import _inner_loop
 
 ERRORS = (tf.errors.InvalidArgumentError, ValueError)
 FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
@@ -44,7 +44,7 @@ TYPED = every_pair(CASES, [None, "gaps"], [(False, True, False), (True, False, F
 
 def test_python_has_each_activation_of_the_op():
     """For third derivatives, and to run Keras's layers on the op."""
-    for module in (_plain_network, _inner_loop):
+    for module in (_plain_network, execution):
         assert tuple(module._ACTIVATIONS) == ACTIVATIONS
 
 

@@ -28,7 +28,7 @@ from checks.keras_layers import (
 from checks.op_definitions import ops_when_called
 
 from tf_rnn_ops import accelerate_keras, explain
-from tf_rnn_ops.layers import _step_loop
+from tf_rnn_ops._keras import step_loop
 
 X = data(BATCH, TIME, FEATURES)
 CONFIGURATIONS = {**LOOPS, **INPUT_MASKS}
@@ -44,13 +44,13 @@ def no_fallback():
 @pytest.fixture
 def loops(monkeypatch):
     """Returns the layers that run the loop, with an entry for each tracing or eager run."""
-    layers, inner_loop = [], _step_loop.inner_loop
+    layers, inner_loop = [], step_loop.inner_loop
 
     def record(layer, *arguments):
         layers.append(layer)
         return inner_loop(layer, *arguments)
 
-    monkeypatch.setattr(_step_loop, "inner_loop", record)
+    monkeypatch.setattr(step_loop, "inner_loop", record)
     return layers
 
 

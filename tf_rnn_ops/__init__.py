@@ -18,7 +18,6 @@ from tf_rnn_ops._version import __version__
 # First, because it raises a clear error if the package cannot be used.
 from tf_rnn_ops import _library  # noqa: F401  # isort: skip
 from tf_rnn_ops import (
-    _acceleration,
     _flops,  # noqa: F401  # registers the flops for TensorFlow's profiler
     _gpu_kernels,
     _gradients,  # noqa: F401  # registers the gradients
@@ -28,15 +27,15 @@ from tf_rnn_ops import (
     params,
     raw_ops,
 )
-from tf_rnn_ops._acceleration import Acceleration, accelerate_keras, restore_keras
 from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
 from tf_rnn_ops._constant_weights import freeze, packed_weights_bytes
-from tf_rnn_ops._explanation import Explanation, LayerExplanation, explain
-from tf_rnn_ops.layers._exports import portable
+from tf_rnn_ops._keras.acceleration import Acceleration, accelerate_if_wanted, accelerate_keras, restore_keras
+from tf_rnn_ops._keras.explanation import Explanation, LayerExplanation, explain
+from tf_rnn_ops._keras.exports import portable
 
 _gpu_kernels.load_if_wanted()
 _xla.load()
-_acceleration.accelerate_if_wanted()
+accelerate_if_wanted()
 
 __all__ = [
     "Acceleration",

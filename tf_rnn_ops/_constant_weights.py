@@ -114,9 +114,9 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
     if model is not None:
         function = _inference_function(model)
     if not isinstance(function, tf.types.experimental.ConcreteFunction):
-        from tf_rnn_ops.layers import _keras_code  # which imports this module
+        from tf_rnn_ops._keras import own_code  # which imports this module
 
-        if isinstance(function, _keras_code.of_keras_2("Layer")):
+        if isinstance(function, own_code.of_keras_2("Layer")):
             raise TypeError(
                 "function is a model of Keras 2 (tf_keras), whose layers do not run on the op: pass a model of Keras "
                 "3, or a concrete function with one of the ops"
@@ -150,8 +150,8 @@ def freeze(function: Any, *, weights: str = "float32") -> Any:
 
 def _inference_function(model: keras.Model) -> Any:
     """Returns a concrete function that calls a model in inference."""
-    from tf_rnn_ops import _acceleration  # which imports this module
-    from tf_rnn_ops.layers._exports import freezing
+    from tf_rnn_ops._keras import acceleration  # which imports this module
+    from tf_rnn_ops._keras.exports import freezing
 
     inputs = getattr(model, "inputs", None) if model.built else None
     if not inputs:
@@ -161,7 +161,7 @@ def _inference_function(model: keras.Model) -> Any:
         )
     structure = getattr(model, _private_names.INPUTS_STRUCT, inputs[0] if len(inputs) == 1 else inputs)
     specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
-    with _acceleration.start(), freezing():
+    with acceleration.start(), freezing():
         return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
 
 
@@ -176,10 +176,10 @@ def _why_not(model: keras.Model | None) -> str:
             " call accelerate_keras before you trace it, with a static batch of 1 if it calls a cell one step at a "
             "time; tf_rnn_ops.explain(model) shows why a layer does not run on the op"
         )
-    from tf_rnn_ops import _acceleration, _explanation  # which import this module
+    from tf_rnn_ops._keras import acceleration, explanation  # which import this module
 
-    with _acceleration.start():
-        return f"\n{_explanation.explanation_of(model)}"
+    with acceleration.start():
+        return f"\n{explanation.explanation_of(model)}"
 
 
 def _unassigned(function: Any) -> list[tf.Variable]:

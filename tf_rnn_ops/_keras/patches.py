@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tf_rnn_ops.layers import _keras_code
+from tf_rnn_ops._keras import own_code
 
 
 def owner_of(cls: type, name: str) -> type:
@@ -32,7 +32,7 @@ class SharedPatches:
                 return
             for owner, name, wrap in self._find():
                 # Another patch may have kept a method of ours that is no longer used.
-                original = _keras_code.unwrapped(vars(owner)[name])
+                original = own_code.unwrapped(vars(owner)[name])
                 new = wrap(original)
                 self._patches.append((owner, name, original, new))
                 setattr(owner, name, new)

@@ -6,9 +6,11 @@ from typing import Any
 
 import keras
 
-from tf_rnn_ops import _acceleration, _private_names
-from tf_rnn_ops.layers import GRU, LSTM, CudnnRNN, SimpleRNN, _inner_loop, _keras_code
-from tf_rnn_ops.layers._block_cell import BlockCell
+from tf_rnn_ops import _private_names
+from tf_rnn_ops._keras import acceleration, execution, own_code
+from tf_rnn_ops._keras.layers.block_cell import BlockCell
+from tf_rnn_ops._keras.layers.cudnn_rnn import CudnnRNN
+from tf_rnn_ops._keras.layers.keras_layers import GRU, LSTM, SimpleRNN
 
 __all__ = ["Explanation", "LayerExplanation", "explain"]
 
@@ -123,7 +125,7 @@ def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[
         if not isinstance(parent, _with_keras_2(keras.layers.Layer)):
             return
         path = path or (layer.name,)
-    elif isinstance(layer, _with_keras_2(*_inner_loop.CELLS) + _ALWAYS_ON_OP):
+    elif isinstance(layer, _with_keras_2(*execution.CELLS) + _ALWAYS_ON_OP):
         yield "/".join(path) or layer.name, layer
     for each in _layers_in(parent):
         yield from _recurrent_layers(each, (*path, each.name))
@@ -138,7 +140,7 @@ def _layers_in(layer: Any) -> Sequence[Any]:
 def _reasons_of_model(model: Any) -> list[str]:
     """Returns why all layers of a model fall back to Keras."""
     is_compiled = isinstance(model, keras.Model) and model.compiled and model.jit_compile
-    return list(_inner_loop.reasons_of_environment(is_compiled))
+    return list(execution.reasons_of_environment(is_compiled))
 
 
 def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExplanation:
@@ -149,12 +151,12 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
     unsupported = _reason_of_class(layer)
     if unsupported is not None:
         return LayerExplanation(name, kind, "Keras", "Keras", (unsupported,))
-    is_cell = isinstance(layer, _inner_loop.CELLS)
+    is_cell = isinstance(layer, execution.CELLS)
     reasons_of = _reasons_of_cell if is_cell else _reasons_of_layer
     reasons = {training: [*of_model, *reasons_of(layer, training)] for training in (False, True)}
     cell = layer if is_cell else layer.cell
     inference, training = (
-        "Keras" if reasons[training] else _inner_loop.path(cell, training) for training in (False, True)
+        "Keras" if reasons[training] else execution.path(cell, training) for training in (False, True)
     )
     all_reasons = tuple(dict.fromkeys([*reasons[False], *reasons[True]]))
     return LayerExplanation(name, kind, inference, training, all_reasons)
@@ -162,12 +164,12 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
 
 def _with_keras_2(*classes: type) -> Any:
     """Returns the classes of layers, and those of Keras 2 with the same names."""
-    return (*classes, *_keras_code.of_keras_2(*(each.__name__ for each in classes)))
+    return (*classes, *own_code.of_keras_2(*(each.__name__ for each in classes)))
 
 
 def _reason_of_class(layer: Any) -> str | None:
     """Returns why a layer or cell of this class always falls back to Keras, or None if it does not."""
-    if isinstance(layer, _with_keras_2(*_inner_loop.CONVOLUTIONAL)):
+    if isinstance(layer, _with_keras_2(*execution.CONVOLUTIONAL)):
         return (
             "the layer is convolutional, and no op computes that: use convolutions in TimeDistributed and then an LSTM"
         )
@@ -178,15 +180,15 @@ def _reason_of_class(layer: Any) -> str | None:
 
 def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
     """Yields the reasons for which a cell that is called one step at a time falls back to Keras."""
-    if not _acceleration.is_accelerated():
+    if not acceleration.is_accelerated():
         yield _NOT_ACCELERATED
-    yield from _inner_loop.reasons_of_cell(cell, training)
-    if training or _inner_loop.path(cell, training) == "loop":
+    yield from execution.reasons_of_cell(cell, training)
+    if training or execution.path(cell, training) == "loop":
         yield _OF_STEPS
 
 
 def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     """Yields the reasons of a layer itself for falling back to Keras."""
-    if not _acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
+    if not acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
         yield _NOT_ACCELERATED
-    yield from _inner_loop.reasons_of_layer(layer, training)
+    yield from execution.reasons_of_layer(layer, training)

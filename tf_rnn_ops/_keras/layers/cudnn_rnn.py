@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names
-from tf_rnn_ops._types import Function, Initializer, Shape, TensorLike
-from tf_rnn_ops.layers._common import (
+from tf_rnn_ops._keras.layers.common import (
     arguments_of,
     check_backend,
     checked_units,
@@ -19,8 +18,9 @@ from tf_rnn_ops.layers._common import (
     supports_jit,
     with_signature_of,
 )
-from tf_rnn_ops.layers._initial_params import initial_params
-from tf_rnn_ops.layers._sequence_lengths import check, checked_lengths, lengths_of_mask
+from tf_rnn_ops._keras.layers.initial_params import initial_params
+from tf_rnn_ops._keras.layers.sequence_lengths import check, checked_lengths, lengths_of_mask
+from tf_rnn_ops._types import Function, Initializer, Shape, TensorLike
 from tf_rnn_ops.params import Layout, layout, pack, unpack
 from tf_rnn_ops.params._arrays import library_of
 from tf_rnn_ops.params._checks import checked_params

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from tf_rnn_ops._keras.layers.common import arguments_of, check_backend, checked_units, draw, supports_jit
 from tf_rnn_ops._types import Constraint, Initializer, Regularizer, Shape
-from tf_rnn_ops.layers._common import arguments_of, check_backend, checked_units, draw, supports_jit
 
 
 class BlockCell(keras.layers.Layer):

@@ -18,8 +18,8 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _constant_weights, _private_names
+from tf_rnn_ops._keras.patches import SharedPatches, owner_of
 from tf_rnn_ops._private_names import SAVE_CONTEXT, TRACK_RESOURCES
-from tf_rnn_ops.layers._patches import SharedPatches, owner_of
 
 # Whether exported models contain the op, set by accelerate_keras(portable_exports=False).
 keep_op = False

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_rnn_ops._keras import execution, exports
+from tf_rnn_ops._keras.layers.common import with_signature_of
 from tf_rnn_ops._types import Activation, Constraint, Function, Initializer, Regularizer
-from tf_rnn_ops.layers import _exports, _inner_loop
-from tf_rnn_ops.layers._common import with_signature_of
 
 
 def _runs_keras(declared: Function) -> Function:
@@ -17,8 +17,8 @@ def _runs_keras(declared: Function) -> Function:
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         super(_RunsOnOp, self).__init__(*args, **kwargs)
         # As long as the layer exists, Keras exports it without the op.
-        _exports.SAVED_ENDPOINTS.__enter__()
-        weakref.finalize(self, _exports.SAVED_ENDPOINTS.__exit__).atexit = False
+        exports.SAVED_ENDPOINTS.__enter__()
+        weakref.finalize(self, exports.SAVED_ENDPOINTS.__exit__).atexit = False
 
     return with_signature_of(declared, construct)
 
@@ -35,7 +35,7 @@ class _RunsOnOp:
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """Runs the cell over all steps; see `keras.layers.RNN`."""
         keras_loop = super().inner_loop  # type: ignore[misc]  # of the Keras layer
-        return _inner_loop.run(self, keras_loop, sequences, initial_state, mask, training)
+        return execution.run(self, keras_loop, sequences, initial_state, mask, training)
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")

@@ -17,10 +17,10 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _constant_weights
+from tf_rnn_ops._keras import cell_step, execution, exports, own_code
+from tf_rnn_ops._keras.layers.common import check_backend
+from tf_rnn_ops._keras.patches import SharedPatches, owner_of
 from tf_rnn_ops._private_names import CALL, COMPILE_METRICS, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION, USER_METRICS
-from tf_rnn_ops.layers import _cell_step, _exports, _inner_loop, _keras_code
-from tf_rnn_ops.layers._common import check_backend
-from tf_rnn_ops.layers._patches import SharedPatches, owner_of
 
 __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
 
@@ -195,7 +195,7 @@ def _check_keras() -> None:
     if not (
         version >= _OLDEST_KERAS
         and all(_parameters(each, INNER_LOOP) == arguments for each in _LAYERS)
-        and all(_parameters(each, CALL)[2:] == ["states", "training"] for each in _inner_loop.CELLS)
+        and all(_parameters(each, CALL)[2:] == ["states", "training"] for each in execution.CELLS)
         and all(hasattr(keras.Model, each) for each in (*MAKE_FUNCTION, FLATTEN_LAYERS))
     ):
         raise RuntimeError(
@@ -256,7 +256,7 @@ class _Switch:
         with self.lock:
             if not self._accelerations:
                 self._patches.__enter__()
-                _exports.SAVED_ENDPOINTS.__enter__()
+                exports.SAVED_ENDPOINTS.__enter__()
             self._accelerations[acceleration] = None
             self._update_options()
 
@@ -268,7 +268,7 @@ class _Switch:
             self._update_options()
             if not self._accelerations:
                 self._patches.__exit__()
-                _exports.SAVED_ENDPOINTS.__exit__()
+                exports.SAVED_ENDPOINTS.__exit__()
                 self._remake_all()
 
     def remove_all(self) -> None:
@@ -279,9 +279,9 @@ class _Switch:
     def _update_options(self) -> None:
         """Combines the options of the accelerations."""
         was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
-        _exports.keep_op = not all(each._portable_exports for each in self._accelerations)
+        exports.keep_op = not all(each._portable_exports for each in self._accelerations)
         formats = [each._export_weights for each in self._accelerations if each._export_weights is not None]
-        _exports.set_weights(formats[-1] if formats else None)
+        exports.set_weights(formats[-1] if formats else None)
         if self.strict and not was_strict:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()
@@ -290,7 +290,7 @@ class _Switch:
         """Yields the methods that run on the op while Keras is accelerated, for `SharedPatches`."""
         for layer in _LAYERS:
             yield layer, INNER_LOOP, functools.partial(_on_op, layer)
-        for cell in _inner_loop.CELLS:
+        for cell in execution.CELLS:
             yield cell, CALL, _step_on_op
         for make in MAKE_FUNCTION:
             yield owner_of(keras.Model, make), make, self._after_remaking
@@ -325,13 +325,13 @@ def _on_op(cls: type, inner_loop: Callable[..., Any]) -> Callable[..., Any]:
         # The inner_loop of LSTM and GRU may call that of RNN, which must not decide again.
         if not _switch.is_on() or cls is not next(each for each in _LAYERS if isinstance(layer, each)):
             return inner_loop(layer, *arguments)
-        return _inner_loop.run(layer, functools.partial(inner_loop, layer), *arguments, strict=_switch.strict)
+        return execution.run(layer, functools.partial(inner_loop, layer), *arguments, strict=_switch.strict)
 
     return accelerated
 
 
 def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method `call` of a class in `_inner_loop.CELLS` that runs on the op if that is faster."""
+    """Returns a method `call` of a class in `execution.CELLS` that runs on the op if that is faster."""
     inputs = list(inspect.signature(call).parameters)[1]  # the name of the argument differs between cells
 
     @functools.wraps(call)
@@ -340,7 +340,7 @@ def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
             return call(cell, *args, **kwargs)
         if inputs in kwargs:
             args = kwargs.pop(inputs), *args
-        return _cell_step.run(call, cell, *args, **kwargs)
+        return cell_step.run(call, cell, *args, **kwargs)
 
     return accelerated
 
@@ -360,7 +360,7 @@ def _remake_functions(model: Any) -> None:
 
 def _may_call_cells(model: Any) -> bool:
     """Returns whether a model has a recurrent layer or cell, or code of others that may call one."""
-    cells = (keras.layers.RNN, keras.layers.Lambda, *_inner_loop.CELLS)
+    cells = (keras.layers.RNN, keras.layers.Lambda, *execution.CELLS)
     try:
         compiled = getattr(model, COMPILE_METRICS)
         metrics = None if compiled is None else getattr(compiled, USER_METRICS)
@@ -372,14 +372,12 @@ def _may_call_cells(model: Any) -> bool:
 
 def _is_of_keras(part: Any) -> bool:
     """Returns whether a layer, loss or metric of a model is Keras's own. Losses and metrics may be given by name."""
-    return (
-        part is None or isinstance(part, str) or type(part).__module__.startswith("keras.") or _keras_code.is_own(part)
-    )
+    return part is None or isinstance(part, str) or type(part).__module__.startswith("keras.") or own_code.is_own(part)
 
 
 def _is_made_by_keras(function: Any) -> bool:
     """Returns whether a method of Keras made a compiled function of a model."""
     function = getattr(function, "python_function", function)  # of a tf.function
-    while _keras_code.is_defined_in(function, "tensorflow") and hasattr(function, "__wrapped__"):
+    while own_code.is_defined_in(function, "tensorflow") and hasattr(function, "__wrapped__"):
         function = function.__wrapped__  # from a decorator such as tf.autograph.experimental.do_not_convert
-    return _keras_code.is_own(function)
+    return own_code.is_own(function)

@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names, raw_ops
-from tf_rnn_ops.layers import _exports, _inner_loop
-from tf_rnn_ops.layers._common import no_cell_state
+from tf_rnn_ops._keras import execution, exports
+from tf_rnn_ops._keras.layers.common import no_cell_state
 
 
 def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, training: bool = False) -> Any:
@@ -26,14 +26,14 @@ def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, tra
       states: see `call`.
       training: see `call`.
     """
-    if training or _inner_loop.may_be_recorded() or not _is_faster_on_op(cell, inputs, states):
+    if training or execution.may_be_recorded() or not _is_faster_on_op(cell, inputs, states):
         return keras_call(cell, inputs, states, training)
     return _step(cell, inputs, states)
 
 
 def _is_faster_on_op(cell: Any, inputs: Any, states: Any) -> bool:
     """Returns whether the op supports a call of a cell in inference and is faster."""
-    if _inner_loop.path(cell, training=False) != "op" or next(_inner_loop.reasons_of_environment(), None):
+    if execution.path(cell, training=False) != "op" or next(execution.reasons_of_environment(), None):
         return False
     tensors = [inputs, *_flat(states)]
     weights = [each for each in (cell.kernel, cell.recurrent_kernel, cell.bias) if each is not None]
@@ -42,7 +42,7 @@ def _is_faster_on_op(cell: Any, inputs: Any, states: Any) -> bool:
         return False
     if not all(_is_static(each, cell.compute_dtype) for each in tensors):
         return False
-    mode = _inner_loop.rnn_mode(cell)
+    mode = execution.rnn_mode(cell)
     batch = inputs.shape.as_list()[:1]
     shapes = [[*batch, cell.kernel.shape[0]], *[[*batch, cell.units]] * (2 if mode == "lstm" else 1)]
     if [each.shape.as_list() for each in tensors] != shapes:
@@ -52,7 +52,7 @@ def _is_faster_on_op(cell: Any, inputs: Any, states: Any) -> bool:
     return (
         batch == [1]
         and mode in ("lstm", "gru")
-        and not (_inner_loop.is_compiled_by_xla() or _exports.is_portable_export())
+        and not (execution.is_compiled_by_xla() or exports.is_portable_export())
     )
 
 
@@ -70,7 +70,7 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
       states: the previous states, each [batch, units]: a list, a tuple or a single tensor.
     """
     initial_h, *initial_c = _flat(states)
-    attributes = _inner_loop.op_attributes(cell)
+    attributes = execution.op_attributes(cell)
     if attributes["rnn_mode"] not in ("lstm", "gru"):
         # Keras's SimpleRNNCell draws its dropout masks in inference too.
         for draw, x in ((_private_names.DROPOUT_MASK, inputs), (_private_names.RECURRENT_DROPOUT_MASK, initial_h)):
@@ -88,7 +88,7 @@ def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
         **attributes,
         is_training=False,  # a gradient, if any, runs the op again
     )
-    _exports.mark_exported(outputs, kernel)
+    exports.mark_exported(outputs, kernel)
     if initial_c:
         return h, [h, c]
     return h, [h] if isinstance(states, (list, tuple)) else h

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names, raw_ops
-from tf_rnn_ops.layers import _keras_code
+from tf_rnn_ops._keras import own_code
 
 # Takes the input and states of a step, and returns its output and states.
 _Step: TypeAlias = Callable[[tf.Tensor, Sequence[tf.Tensor]], tuple[tf.Tensor, list[tf.Tensor]]]
@@ -57,7 +57,7 @@ def inner_loop(
         x, step = _input_products(cell, inputs), make_step(cell, product)
     # The attributes of the layer, with another cell.
     loop = types.SimpleNamespace(**{**vars(layer), "cell": step})
-    keras_loop = _keras_code.unwrapped(getattr(keras.layers.RNN, _private_names.INNER_LOOP))
+    keras_loop = own_code.unwrapped(getattr(keras.layers.RNN, _private_names.INNER_LOOP))
     return keras_loop(loop, x, initial_state, mask)
 
 

@@ -1,7 +1,7 @@
 """Runs Keras's `RNN.inner_loop` on one op or in a faster loop.
 
 Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, the op KerasRNN or the loop in
-`_step_loop` computes the same. If there is a reason against it, Keras's loop runs. The functions `reasons_of_...` and
+`step_loop` computes the same. If there is a reason against it, Keras's loop runs. The functions `reasons_of_...` and
 `_reasons_of_...` yield all reasons. Their texts appear in logs, errors and `tf_rnn_ops.explain`.
 """
 
@@ -17,10 +17,10 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names, _xla, raw_ops
-from tf_rnn_ops.layers import _exports, _keras_code, _step_loop
-from tf_rnn_ops.layers._common import no_cell_state, sees_gpu
-from tf_rnn_ops.layers.gru_block_cell import GRUBlockCell
-from tf_rnn_ops.layers.lstm_block_cell import LSTMBlockCell
+from tf_rnn_ops._keras import exports, own_code, step_loop
+from tf_rnn_ops._keras.layers.common import no_cell_state, sees_gpu
+from tf_rnn_ops._keras.layers.gru_block_cell import GRUBlockCell
+from tf_rnn_ops._keras.layers.lstm_block_cell import LSTMBlockCell
 
 _logger = logging.getLogger("tf_rnn_ops")
 _lock = threading.Lock()  # guards the logged reasons of layers
@@ -69,7 +69,7 @@ def run(
       strict: whether to raise an error instead of falling back. Exports do not count as a fallback.
     """
     arguments = sequences, initial_state, mask, training
-    if _exports.is_portable_export():
+    if exports.is_portable_export():
         if getattr(layer, "use_cudnn", None) is True and not sees_gpu():
             # The loop of LSTM and GRU would raise an error, although the layer runs on the op.
             plain_loop = getattr(keras.layers.RNN, _private_names.INNER_LOOP)
@@ -106,10 +106,10 @@ def may_be_recorded() -> bool:
 
 
 def path(cell: Any, training: bool) -> str:
-    """Returns what runs a cell in training or inference: "op", "loop" (that of `_step_loop`) or "Keras"."""
+    """Returns what runs a cell in training or inference: "op", "loop" (that of `step_loop`) or "Keras"."""
     if next(reasons_of_cell(cell, training), None) is not None:
         return "Keras"
-    return "loop" if _step_loop.is_needed(cell, training) else "op"
+    return "loop" if step_loop.is_needed(cell, training) else "op"
 
 
 def reasons_of_environment(is_compiled: bool | None = None) -> Iterator[str]:
@@ -131,7 +131,7 @@ def reasons_of_environment(is_compiled: bool | None = None) -> Iterator[str]:
 
 def reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
     """Yields why a layer falls back to Keras, regardless of its inputs, and what to change."""
-    for method in _keras_code.replaced_in_loop(layer):
+    for method in own_code.replaced_in_loop(layer):
         yield _of_replaced(method)
     yield from reasons_of_cell(layer.cell, training)
     dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
@@ -153,9 +153,9 @@ def reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
     if type(cell) not in CELLS:  # a subclass may compute something else
         yield f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
         return
-    if not _step_loop.is_needed(cell, training):
+    if not step_loop.is_needed(cell, training):
         yield from _reasons_of_activations(cell)
-    if training and _drops(cell, cell.recurrent_dropout) and not _step_loop.drops_states(cell, training):
+    if training and _drops(cell, cell.recurrent_dropout) and not step_loop.drops_states(cell, training):
         yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
     if cell.compute_dtype not in _DTYPES:
         yield f"dtype {cell.compute_dtype}: use one of {', '.join(_DTYPES)}"
@@ -163,7 +163,7 @@ def reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
         yield "autocast=False: set autocast=True"
     if cell.activity_regularizer is not None:
         yield "the cell has an activity_regularizer: pass it to the layer"
-    for method in _keras_code.replaced_in_step(cell):
+    for method in own_code.replaced_in_step(cell):
         yield _of_replaced(method)
     yield from _reasons_of_changes(cell, training)
 
@@ -200,9 +200,9 @@ def inner_loop(
     cell = layer.cell
     dtype = cell.compute_dtype
     inputs = [keras.ops.cast(each, dtype) for each in _inputs(cell, sequences, training)]
-    is_loop = _step_loop.is_needed(cell, training)
+    is_loop = step_loop.is_needed(cell, training)
     # Elsewhere, a caller may ask for the gradient of its own zeros.
-    may_be_absent = not (is_loop or training) and _exports.is_export() and not may_be_recorded()
+    may_be_absent = not (is_loop or training) and exports.is_export() and not may_be_recorded()
     states = [
         tf.zeros([0, cell.units], dtype)  # absent
         if may_be_absent and _is_filled_with_zeros(each)
@@ -214,7 +214,7 @@ def inner_loop(
     if is_loop:
         # With XLA, the ops of TensorFlow are faster than a call of GRUBlockCell per step.
         may_call_op = list(_activations(cell).values()) == ["tanh", "sigmoid"] and not is_compiled_by_xla()
-        return _step_loop.inner_loop(layer, inputs, states, mask, training, may_call_op)
+        return step_loop.inner_loop(layer, inputs, states, mask, training, may_call_op)
     kernel = _kernel(cell, len(inputs))
     outputs, *final_states, _ = raw_ops.KerasRNN(
         sequences=tf.concat(inputs, axis=2),
@@ -231,7 +231,7 @@ def inner_loop(
         is_training=bool(training),
     )
     if not training:
-        _exports.mark_exported(outputs, kernel)
+        exports.mark_exported(outputs, kernel)
     final_states = final_states[: len(states)]
     if layer.return_sequences:
         # If there are no steps, the last output is zeros, as in the op.

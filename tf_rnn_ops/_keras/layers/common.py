@@ -10,9 +10,9 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _xla, raw_ops
+from tf_rnn_ops._keras.exports import mark_exported
 from tf_rnn_ops._library import ops
 from tf_rnn_ops._types import Function, Shape
-from tf_rnn_ops.layers._exports import mark_exported
 
 
 def check_backend(name: str) -> None:

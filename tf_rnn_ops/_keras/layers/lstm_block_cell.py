@@ -6,9 +6,9 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
+from tf_rnn_ops._keras.layers.block_cell import BlockCell
+from tf_rnn_ops._keras.layers.common import arguments_of, draw
 from tf_rnn_ops._types import Shape
-from tf_rnn_ops.layers._block_cell import BlockCell
-from tf_rnn_ops.layers._common import arguments_of, draw
 
 _PEEPHOLES = ("wci", "wcf", "wco")
 

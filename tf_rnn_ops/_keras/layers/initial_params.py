@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops.layers._common import draw
+from tf_rnn_ops._keras.layers.common import draw
 from tf_rnn_ops.params._arrays import TENSORFLOW
 from tf_rnn_ops.params._blocks import blocks
 from tf_rnn_ops.params._keras import pack_keras_blocks

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
-from tf_rnn_ops.layers._block_cell import BlockCell
+from tf_rnn_ops._keras.layers.block_cell import BlockCell
 
 
 @keras.saving.register_keras_serializable(package="tf_rnn_ops")

@@ -1,0 +1,1 @@
+"""All that knows Keras. docs/design/keras.md explains the modules."""

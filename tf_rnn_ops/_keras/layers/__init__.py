@@ -1,0 +1,1 @@
+"""The layers and cells of `tf_rnn_ops.layers`."""
