@@ -28,10 +28,11 @@ from tf_rnn_ops import (
     raw_ops,
 )
 from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
-from tf_rnn_ops._constant_weights import freeze, packed_weights_bytes
+from tf_rnn_ops._constant_weights import packed_weights_bytes
 from tf_rnn_ops._keras.acceleration import Acceleration, accelerate_if_wanted, accelerate_keras, restore_keras
 from tf_rnn_ops._keras.explanation import Explanation, LayerExplanation, explain
-from tf_rnn_ops._keras.exports import portable
+from tf_rnn_ops._keras.freezing import freeze
+from tf_rnn_ops._keras.tracing import portable
 
 _gpu_kernels.load_if_wanted()
 _xla.load()

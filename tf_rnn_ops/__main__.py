@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops import __version__, _build_info, _builtin_kernels, _device_check, _gpu_kernels, _library, _xla
+from tf_rnn_ops._keras.environment import version_and_backend
 
 
 def _registered_kernels() -> list[tuple[str, str, str]]:
@@ -50,7 +50,7 @@ def versions() -> list[tuple[str, str]]:
         ("built with", _build_info.COMPILER),
         ("TensorFlow", tf.__version__),
         ("TensorFlow-specific libraries", _libraries()),
-        ("Keras", f"{keras.__version__}, {keras.backend.backend()} backend"),
+        ("Keras", version_and_backend()),
         ("NumPy", np.__version__),
         ("Python", platform.python_version()),
         ("operating system", f"{platform.platform()}, {'-'.join(platform.libc_ver())}"),

@@ -1,7 +1,7 @@
-"""The names of TensorFlow and Keras that the package uses although they are not public, so that they may disappear.
+"""The names of TensorFlow that the package uses although they are not public, so that they may disappear.
 
-No other module contains such a name; tests/test_private_names.py checks this. Without any of them, `import tf_rnn_ops`
-works, and so does everything but what `Name.without` says.
+No other module contains such a name, and none but `_keras/private_names.py` one of Keras; tests/test_private_names.py
+checks this. Without any of them, `import tf_rnn_ops` works, and so does everything but what `Name.without` says.
 """
 
 import importlib
@@ -27,7 +27,7 @@ class Name(NamedTuple):
     without: str
 
 
-# By module or class, and name. Filled below.
+# By module or class, and name. Filled below, and with the names of Keras.
 NAMES: dict[str, Name] = {}
 
 
@@ -43,13 +43,11 @@ def _find(module: str, names: tuple[str, ...], use: str, without: str) -> Any:
     return importlib.import_module(module)
 
 
-def _attribute(owner: str, name: str, use: str, without: str) -> str:
+def attribute(owner: str, name: str, use: str, without: str) -> str:
     """Returns the name of an attribute of a class or of its instances. Those who use it check whether it exists."""
     NAMES[f"{owner}.{name}"] = Name(use, without)
     return name
 
-
-# ---------------------------------------------------------------- TensorFlow
 
 KERNELS = _find(
     "tensorflow.python.framework.kernels",
@@ -124,13 +122,13 @@ _TRACKING = _find(
 )
 AutoTrackable: Any = object if _TRACKING is None else _TRACKING.__internal__.tracking.AutoTrackable
 
-SET_ATTR = _attribute(
+SET_ATTR = attribute(
     "tensorflow.Operation",
     "_set_attr",
     "tells XLA that the gradient of the sequences is not wanted, and kernels that weights do not change",
     "XLA computes it nevertheless, and kernels pack weights in each call unless a graph has them as constants",
 )
-SKIP_INPUT_INDICES = _attribute(
+SKIP_INPUT_INDICES = attribute(
     "tensorflow.Operation",
     "skip_input_indices",
     "lists the inputs of an op whose gradients are not wanted",
@@ -168,7 +166,7 @@ def create_pfor_op(*arguments: Any) -> Any:
     return PFOR._create_op(*arguments)
 
 
-_CALL_CONTEXT = _attribute(
+_CALL_CONTEXT = attribute(
     "tensorflow.python.keras.engine.base_layer_utils",
     "call_context",
     "tells whether TensorFlow's old Keras traces a model in order to save it, as tf2onnx.convert.from_keras does",
@@ -181,122 +179,3 @@ def is_saved_by_old_keras() -> bool:
     old_keras = sys.modules.get("tensorflow.python.keras.engine.base_layer_utils")
     call_context = getattr(old_keras, _CALL_CONTEXT, None)
     return call_context is not None and bool(getattr(call_context(), "saving", False))
-
-
-# ---------------------------------------------------------------- Keras
-
-INNER_LOOP = _attribute(
-    "keras.layers.RNN",
-    "inner_loop",
-    "runs the cell over all steps; accelerate_keras replaces it, and the layers override it",
-    "accelerate_keras raises a RuntimeError, and LSTM, GRU and SimpleRNN of tf_rnn_ops.layers run Keras's code",
-)
-CALL = _attribute(
-    "keras.layers.LSTMCell",
-    "call",
-    "runs a cell for one step, with arguments that are not documented; accelerate_keras replaces it",
-    "accelerate_keras raises a RuntimeError",
-)
-MAKE_FUNCTION = {
-    _attribute(
-        "keras.Model",
-        name,
-        "makes a compiled function of a model; accelerate_keras makes them again",
-        "accelerate_keras raises a RuntimeError",
-    ): name.removeprefix("make_")
-    for name in ("make_train_function", "make_test_function", "make_predict_function")
-}
-FLATTEN_LAYERS = _attribute(
-    "keras.layers.Layer",
-    "_flatten_layers",
-    "lists the layers in a layer or model",
-    "accelerate_keras raises a RuntimeError, and `explain` shows only the layers that a model itself lists",
-)
-INPUTS_STRUCT = _attribute(
-    "keras.src.models.Functional",
-    "_inputs_struct",
-    "holds the inputs of a model, nested as its caller passes them",
-    "`freeze` takes several inputs of a model as a list",
-)
-COMPILE_METRICS = _attribute(
-    "keras.Model",
-    "_compile_metrics",
-    "leads to the metrics of a model, which may call a cell",
-    "accelerate_keras makes the functions of all models again",
-)
-USER_METRICS = _attribute(
-    "keras.src.trainers.compile_utils.CompileMetrics",
-    "_user_metrics",
-    "lists the metrics of a model, which may call a cell",
-    "accelerate_keras makes the functions of models with metrics again",
-)
-RESET_MASKS = _attribute(
-    "keras.layers.RNN",
-    "_maybe_reset_dropout_masks",
-    "forgets the dropout masks of a call that accelerate_keras(strict=True) rejects",
-    "the next call uses them",
-)
-_WITHOUT_MASKS = "cells with dropout run Keras's code in training"
-DROPOUT_MASK = _attribute(
-    "keras.layers.LSTMCell", "get_dropout_mask", "draws the masks of a cell's inputs", _WITHOUT_MASKS
-)
-RECURRENT_DROPOUT_MASK = _attribute(
-    "keras.layers.LSTMCell", "get_recurrent_dropout_mask", "draws the masks of a cell's state", _WITHOUT_MASKS
-)
-DROPOUT_MASK_COUNT = _attribute(
-    "keras.layers.LSTMCell",
-    "dropout_mask_count",
-    "tells whether each gate has its own dropout masks; Keras up to 3.7 lacks it",
-    "cells with recurrent dropout run Keras's code in training",
-)
-IMPLEMENTATION = _attribute(
-    "keras.layers.LSTMCell",
-    "implementation",
-    "tells whether each gate has its own dropout masks",
-    "cells with dropout run Keras's code in training",
-)
-AUTOCAST = _attribute(
-    "keras.Variable",
-    "_autocast",
-    "tells whether Keras casts a weight to the dtype in which a layer computes",
-    "`explain` shows that layers with mixed precision fall back to Keras, although they do not",
-)
-KERAS_MASK = _attribute(
-    "tensorflow.Tensor",
-    "_keras_mask",
-    "is the mask of the inputs of a CudnnRNN layer where Keras does not pass it",
-    "a call with other tensors, such as initial_state, needs the argument `mask`",
-)
-TRACK_RESOURCES = _attribute(
-    "keras.export.ExportArchive",
-    "_filter_and_track_resources",
-    "traces the call of a model that Keras exports",
-    "an export counts as a fallback, which is logged or, with strict=True, raises an error",
-)
-# The methods that Keras runs when it calls a cell at a step. If a program replaced one, the cell runs Keras's code.
-# Those that are missing are ignored.
-OF_STEP = (
-    "call",
-    "_compute_carry_and_output",
-    "_compute_carry_and_output_fused",
-    "_create_dropout_mask",
-    "get_dropout_mask",
-    "get_recurrent_dropout_mask",
-    "reset_dropout_mask",
-    "reset_recurrent_dropout_mask",
-    # of `keras.layers.Layer`
-    "__call__",
-    "_assert_input_compatibility",
-    "_check_super_called",
-    "_get_call_context",
-    "_maybe_build",
-    "_maybe_reset_call_context",
-    "_open_name_scope",
-    "_resolve_and_populate_arg",
-    "_set_mask_metadata",
-    "dtype_policy",
-    "input_dtype",
-    "input_spec",
-    "quantization_mode",
-    "supports_masking",
-)

@@ -16,11 +16,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import _constant_weights
-from tf_rnn_ops._keras import cell_step, execution, exports, own_code
-from tf_rnn_ops._keras.layers.common import check_backend
+from tf_rnn_ops._keras import cell_step, description, execution, tracing
+from tf_rnn_ops._keras.compiled_functions import remake
+from tf_rnn_ops._keras.environment import check_backend
+from tf_rnn_ops._keras.exports import CONTENTS, POLICY, check_choice
 from tf_rnn_ops._keras.patches import SharedPatches, owner_of
-from tf_rnn_ops._private_names import CALL, COMPILE_METRICS, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION, USER_METRICS
+from tf_rnn_ops._keras.private_names import CALL, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION
 
 __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
 
@@ -42,14 +43,12 @@ class Acceleration:
 
     Args:
       strict: see `accelerate_keras`.
-      portable_exports: see `accelerate_keras`.
-      export_weights: see `accelerate_keras`.
+      exports: see `accelerate_keras`.
     """
 
-    def __init__(self, strict: bool, portable_exports: bool, export_weights: str | None) -> None:
+    def __init__(self, strict: bool, exports: str) -> None:
         self._strict = strict
-        self._portable_exports = portable_exports
-        self._export_weights = export_weights
+        self._exports = exports
         self._blocks = 0  # `with` blocks of this acceleration that are running
 
     def __enter__(self) -> "Acceleration":
@@ -71,9 +70,7 @@ class Acceleration:
         _switch.remove(self)
 
 
-def accelerate_keras(
-    *, strict: bool = False, portable_exports: bool = True, export_weights: str | None = None
-) -> Acceleration:
+def accelerate_keras(*, strict: bool = False, exports: str = "portable", portable_exports: bool = True) -> Acceleration:
     """Runs Keras's own LSTM, GRU and SimpleRNN layers on the op `KerasRNN`, or in a loop that is faster than Keras's.
 
     Models need no changes. All such layers, and `keras.layers.RNN` with their cells, run on the op, also within
@@ -95,25 +92,29 @@ def accelerate_keras(
       strict: whether to raise a RuntimeError with the reason instead of falling back. Applies to LSTM, GRU, SimpleRNN
         and `RNN` with any cell, including custom cells, but not to cells called directly, nor to exports that use the
         implementation of Keras.
-      portable_exports: whether exported models (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save` and
-        conversions to ONNX and LiteRT) use the implementation of Keras, so that they run without tf_rnn_ops. If False,
-        they contain the op for the layers that run on it. Also applies to the layers in `tf_rnn_ops.layers`.
-      export_weights: with `portable_exports=False`, lets the op in exported models pack its weights once for all calls
-        in inference, in the format "float32", "bfloat16" or "int8" (see `tf_rnn_ops.freeze`). The weights stay
-        variables. If a program assigns to them, they are packed again, unless they are in memory that is not
-        TensorFlow's own, such as an array of NumPy. Training uses the variables themselves. With None, exported models
-        pack weights in each call, as layers with mixed precision always do, which is logged. Also applies to the
-        `CudnnRNN` layers.
+      exports: what exported models (`model.export`, `keras.export.ExportArchive`, `tf.saved_model.save` and conversions
+        to ONNX and LiteRT) contain:
+
+        - "portable": the implementation of Keras, so that they run without tf_rnn_ops.
+        - "op": the op for the layers that run on it, also to train the loaded model. It packs its weights in each call.
+        - "float32", "bfloat16" or "int8": the op, which in inference packs its weights once for all calls, in this
+          format (see `tf_rnn_ops.freeze`). The weights stay variables. If a program assigns to them, they are packed
+          again, unless they are in memory that is not TensorFlow's own, such as an array of NumPy. Training uses the
+          variables themselves. Layers with mixed precision pack weights in each call, which is logged.
+
+        Also applies to the layers in `tf_rnn_ops.layers`; a format, to the `CudnnRNN` layers, too, which always export
+        the op.
+      portable_exports: False is another way to write `exports="op"`, and does nothing if `exports` is a format.
 
     Returns:
       An `Acceleration`, which ends when its method `restore()` is called or its `with` block exits. If you call
       `accelerate_keras` several times, Keras stays accelerated until all accelerations have ended, in any order. Until
-      then, it is strict if any of them is strict, exports contain the op if any of them has `portable_exports=False`,
-      and the last `export_weights` that is not None counts. `tf_rnn_ops.restore_keras()` ends all of them.
+      then, it is strict if any of them is strict; of their `exports`, the last format counts, then "op".
+      `tf_rnn_ops.restore_keras()` ends all of them.
 
     Raises:
       TypeError: if `strict` or `portable_exports` is not a bool.
-      ValueError: if `export_weights` is another format, or set with `portable_exports=True`.
+      ValueError: if `exports` is none of these.
       RuntimeError: if the backend of Keras is not TensorFlow, or this Keras is older than 3.5 or has other methods than
         the versions that were tested (3.5 to 3.16). A newer version with the same methods is accelerated, and logged.
         If `strict`, also if `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1), which is not accelerated; otherwise a
@@ -128,17 +129,14 @@ def accelerate_keras(
     for name, value in (("strict", strict), ("portable_exports", portable_exports)):
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, but is {value!r}")
-    if export_weights is not None:
-        _constant_weights.check_format("export_weights", export_weights)
-        if portable_exports:
-            raise ValueError(
-                f"export_weights is {export_weights!r}, but exports do not contain the op: set portable_exports=False"
-            )
+    check_choice("exports", exports, CONTENTS)
+    if exports == "portable" and not portable_exports:
+        exports = "op"
     _check_keras_2(strict, stacklevel=3)
-    return start(strict, portable_exports, export_weights)
+    return start(strict, exports)
 
 
-def start(strict: bool = False, portable_exports: bool = True, export_weights: str | None = None) -> Acceleration:
+def start(strict: bool = False, exports: str = "portable") -> Acceleration:
     """Accelerates Keras as `accelerate_keras` does, also if the program uses Keras 2.
 
     Raises:
@@ -146,7 +144,7 @@ def start(strict: bool = False, portable_exports: bool = True, export_weights: s
     """
     check_backend("accelerate_keras")
     _check_keras()
-    acceleration = Acceleration(strict, portable_exports, export_weights)
+    acceleration = Acceleration(strict, exports)
     _switch.add(acceleration)
     return acceleration
 
@@ -195,7 +193,7 @@ def _check_keras() -> None:
     if not (
         version >= _OLDEST_KERAS
         and all(_parameters(each, INNER_LOOP) == arguments for each in _LAYERS)
-        and all(_parameters(each, CALL)[2:] == ["states", "training"] for each in execution.CELLS)
+        and all(_parameters(each, CALL)[2:] == ["states", "training"] for each in description.CELLS)
         and all(hasattr(keras.Model, each) for each in (*MAKE_FUNCTION, FLATTEN_LAYERS))
     ):
         raise RuntimeError(
@@ -256,19 +254,21 @@ class _Switch:
         with self.lock:
             if not self._accelerations:
                 self._patches.__enter__()
-                exports.SAVED_ENDPOINTS.__enter__()
+                tracing.SAVED_ENDPOINTS.__enter__()
             self._accelerations[acceleration] = None
-            self._update_options()
+            POLICY.add(acceleration, acceleration._exports)
+            self._update_strict()
 
     def remove(self, acceleration: Acceleration) -> None:
         with self.lock:
             if acceleration not in self._accelerations:
                 return
             del self._accelerations[acceleration]
-            self._update_options()
+            POLICY.remove(acceleration)
+            self._update_strict()
             if not self._accelerations:
                 self._patches.__exit__()
-                exports.SAVED_ENDPOINTS.__exit__()
+                tracing.SAVED_ENDPOINTS.__exit__()
                 self._remake_all()
 
     def remove_all(self) -> None:
@@ -276,12 +276,8 @@ class _Switch:
             for acceleration in list(self._accelerations):
                 self.remove(acceleration)
 
-    def _update_options(self) -> None:
-        """Combines the options of the accelerations."""
+    def _update_strict(self) -> None:
         was_strict, self.strict = self.strict, any(each._strict for each in self._accelerations)
-        exports.keep_op = not all(each._portable_exports for each in self._accelerations)
-        formats = [each._export_weights for each in self._accelerations if each._export_weights is not None]
-        exports.set_weights(formats[-1] if formats else None)
         if self.strict and not was_strict:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()
@@ -290,7 +286,7 @@ class _Switch:
         """Yields the methods that run on the op while Keras is accelerated, for `SharedPatches`."""
         for layer in _LAYERS:
             yield layer, INNER_LOOP, functools.partial(_on_op, layer)
-        for cell in execution.CELLS:
+        for cell in description.CELLS:
             yield cell, CALL, _step_on_op
         for make in MAKE_FUNCTION:
             yield owner_of(keras.Model, make), make, self._after_remaking
@@ -298,7 +294,7 @@ class _Switch:
     def _remake_all(self) -> None:
         models, self._models = list(self._models.values()), weakref.WeakValueDictionary()
         for model in models:
-            _remake_functions(model)
+            remake(model)
 
     def _after_remaking(self, make: Callable[..., Any]) -> Callable[..., Any]:
         """Returns a method `make` of a model that, on the first call of any of them, makes all functions again."""
@@ -307,7 +303,7 @@ class _Switch:
         def make_function(model: Any, *args: Any, **kwargs: Any) -> Any:
             if self.is_on() and self._models.get(id(model)) is not model:
                 self._models[id(model)] = model
-                _remake_functions(model)
+                remake(model)
             return make(model, *args, **kwargs)
 
         return make_function
@@ -331,7 +327,7 @@ def _on_op(cls: type, inner_loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method `call` of a class in `execution.CELLS` that runs on the op if that is faster."""
+    """Returns a method `call` of a class in `description.CELLS` that runs on the op if that is faster."""
     inputs = list(inspect.signature(call).parameters)[1]  # the name of the argument differs between cells
 
     @functools.wraps(call)
@@ -343,41 +339,3 @@ def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
         return cell_step.run(call, cell, *args, **kwargs)
 
     return accelerated
-
-
-def _remake_functions(model: Any) -> None:
-    """Makes the compiled functions of a model again, so that they are traced again, if they may call a cell.
-
-    Skips functions that are not those of Keras: a program set them, or overrides the method that makes them.
-    """
-    if not _may_call_cells(model):
-        return
-    for make, function in MAKE_FUNCTION.items():
-        is_of_keras = _is_made_by_keras(getattr(model, function, None))
-        if is_of_keras and make not in vars(model) and getattr(type(model), make) is getattr(keras.Model, make):
-            getattr(model, make)(force=True)
-
-
-def _may_call_cells(model: Any) -> bool:
-    """Returns whether a model has a recurrent layer or cell, or code of others that may call one."""
-    cells = (keras.layers.RNN, keras.layers.Lambda, *execution.CELLS)
-    try:
-        compiled = getattr(model, COMPILE_METRICS)
-        metrics = None if compiled is None else getattr(compiled, USER_METRICS)
-    except AttributeError:  # unknown metrics
-        return True
-    parts = [*getattr(model, FLATTEN_LAYERS)(), *keras.tree.flatten([model.loss, metrics])]
-    return any(isinstance(each, cells) or not _is_of_keras(each) for each in parts)
-
-
-def _is_of_keras(part: Any) -> bool:
-    """Returns whether a layer, loss or metric of a model is Keras's own. Losses and metrics may be given by name."""
-    return part is None or isinstance(part, str) or type(part).__module__.startswith("keras.") or own_code.is_own(part)
-
-
-def _is_made_by_keras(function: Any) -> bool:
-    """Returns whether a method of Keras made a compiled function of a model."""
-    function = getattr(function, "python_function", function)  # of a tf.function
-    while own_code.is_defined_in(function, "tensorflow") and hasattr(function, "__wrapped__"):
-        function = function.__wrapped__  # from a decorator such as tf.autograph.experimental.do_not_convert
-    return own_code.is_own(function)

@@ -8,12 +8,11 @@ In other graphs it is not faster; in training it is slower; and XLA fuses the op
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
-from tf_rnn_ops import _private_names, raw_ops
-from tf_rnn_ops._keras import execution, exports
-from tf_rnn_ops._keras.layers.common import no_cell_state
+from tf_rnn_ops._keras import decision, description, environment, execution, private_names
+from tf_rnn_ops._keras.description import Cell
+from tf_rnn_ops._keras.exports import POLICY
 
 
 def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, training: bool = False) -> Any:
@@ -26,33 +25,34 @@ def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, tra
       states: see `call`.
       training: see `call`.
     """
-    if training or execution.may_be_recorded() or not _is_faster_on_op(cell, inputs, states):
-        return keras_call(cell, inputs, states, training)
-    return _step(cell, inputs, states)
+    if not training and not environment.may_be_recorded():
+        described = description.describe_cell(cell)
+        if isinstance(described, Cell) and _is_faster_on_op(cell, described, inputs, states):
+            return _step(cell, described, inputs, states)
+    return keras_call(cell, inputs, states, training)
 
 
-def _is_faster_on_op(cell: Any, inputs: Any, states: Any) -> bool:
+def _is_faster_on_op(cell: Any, described: Cell, inputs: Any, states: Any) -> bool:
     """Returns whether the op supports a call of a cell in inference and is faster."""
-    if execution.path(cell, training=False) != "op" or next(execution.reasons_of_environment(), None):
+    if decision.of_cell(described, training=False).path != "op" or next(environment.reasons_against_the_op(), None):
         return False
     tensors = [inputs, *_flat(states)]
     weights = [each for each in (cell.kernel, cell.recurrent_kernel, cell.bias) if each is not None]
     # `call` casts nothing; if dtypes differ, Keras promotes them.
-    if not all(isinstance(each, keras.Variable) and each.dtype == cell.compute_dtype for each in weights):
+    if not all(description.is_variable_of_keras(each) and each.dtype == described.dtype for each in weights):
         return False
-    if not all(_is_static(each, cell.compute_dtype) for each in tensors):
+    if not all(_is_static(each, described.dtype) for each in tensors):
         return False
-    mode = execution.rnn_mode(cell)
     batch = inputs.shape.as_list()[:1]
-    shapes = [[*batch, cell.kernel.shape[0]], *[[*batch, cell.units]] * (2 if mode == "lstm" else 1)]
+    shapes = [[*batch, cell.kernel.shape[0]], *[[*batch, described.units]] * described.kind.states]
     if [each.shape.as_list() for each in tensors] != shapes:
         return False
     if tf.executing_eagerly():
         return True
     return (
         batch == [1]
-        and mode in ("lstm", "gru")
-        and not (execution.is_compiled_by_xla() or exports.is_portable_export())
+        and described.kind.name in ("lstm", "gru")
+        and not (environment.is_compiled_by_xla() or POLICY.is_portable_export())
     )
 
 
@@ -61,37 +61,27 @@ def _is_static(tensor: Any, dtype: str) -> bool:
     return isinstance(tensor, tf.Tensor) and tensor.dtype == dtype and tensor.shape.is_fully_defined()
 
 
-def _step(cell: Any, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
+def _step(cell: Any, described: Cell, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
     """Returns the output of a cell, [batch, units], and the new states, structured like `states`.
 
     Args:
       cell: the cell.
+      described: what it is.
       inputs: [batch, features].
       states: the previous states, each [batch, units]: a list, a tuple or a single tensor.
     """
-    initial_h, *initial_c = _flat(states)
-    attributes = execution.op_attributes(cell)
-    if attributes["rnn_mode"] not in ("lstm", "gru"):
+    initial = _flat(states)
+    if described.kind.name == "simple_rnn":
         # Keras's SimpleRNNCell draws its dropout masks in inference too.
-        for draw, x in ((_private_names.DROPOUT_MASK, inputs), (_private_names.RECURRENT_DROPOUT_MASK, initial_h)):
+        for draw, x in ((private_names.DROPOUT_MASK, inputs), (private_names.RECURRENT_DROPOUT_MASK, initial[0])):
             if hasattr(cell, draw):
                 getattr(cell, draw)(x)
-    kernel = cell.kernel.value
-    outputs, h, c, _ = raw_ops.KerasRNN(
-        sequences=tf.expand_dims(inputs, 1),
-        mask=[],
-        initial_h=initial_h,
-        initial_c=initial_c[0] if initial_c else no_cell_state(cell.compute_dtype),
-        kernel=kernel,
-        recurrent_kernel=cell.recurrent_kernel.value,
-        bias=[] if cell.bias is None else cell.bias.value,
-        **attributes,
-        is_training=False,  # a gradient, if any, runs the op again
+    weights = cell.kernel.value, cell.recurrent_kernel.value, [] if cell.bias is None else cell.bias.value
+    # A gradient, if any, runs the op again.
+    _, *new = execution.run_op(
+        described, weights, initial, sequences=tf.expand_dims(inputs, 1), mask=[], is_training=False
     )
-    exports.mark_exported(outputs, kernel)
-    if initial_c:
-        return h, [h, c]
-    return h, [h] if isinstance(states, (list, tuple)) else h
+    return new[0], new if isinstance(states, (list, tuple)) else new[0]
 
 
 def _flat(states: Any) -> Sequence[Any]:

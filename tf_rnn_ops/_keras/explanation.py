@@ -6,8 +6,8 @@ from typing import Any
 
 import keras
 
-from tf_rnn_ops import _private_names
-from tf_rnn_ops._keras import acceleration, execution, own_code
+from tf_rnn_ops._keras import acceleration, decision, description, environment, private_names
+from tf_rnn_ops._keras.description import Unknown, with_keras_2
 from tf_rnn_ops._keras.layers.block_cell import BlockCell
 from tf_rnn_ops._keras.layers.cudnn_rnn import CudnnRNN
 from tf_rnn_ops._keras.layers.keras_layers import GRU, LSTM, SimpleRNN
@@ -16,11 +16,6 @@ __all__ = ["Explanation", "LayerExplanation", "explain"]
 
 _OUR_LAYERS = (GRU, LSTM, SimpleRNN)
 _ALWAYS_ON_OP = (CudnnRNN, BlockCell)
-_NOT_ACCELERATED = "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"
-_OF_STEPS = (
-    "the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static batch of 1; "
-    "pass it to keras.layers.RNN to run all steps at once"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +97,7 @@ def explain(model: keras.layers.Layer) -> Explanation:
       >>> [each.training for each in explanation]
       ['op', 'Keras']
     """
-    if not isinstance(model, _with_keras_2(keras.layers.Layer)):
+    if not isinstance(model, with_keras_2(keras.layers.Layer)):
         raise TypeError(f"model must be a Keras model or layer, but is of type {type(model).__name__}")
     explanation = explanation_of(model)
     print(explanation)
@@ -119,13 +114,13 @@ def explanation_of(model: Any) -> Explanation:
 def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yields (name, layer) of the recurrent layers and cells in a layer or model, including itself."""
     parent = layer
-    if isinstance(layer, _with_keras_2(keras.layers.RNN)):
+    if isinstance(layer, with_keras_2(keras.layers.RNN)):
         yield "/".join(path) or layer.name, layer
         parent = layer.cell  # which may call other cells
-        if not isinstance(parent, _with_keras_2(keras.layers.Layer)):
+        if not isinstance(parent, with_keras_2(keras.layers.Layer)):
             return
         path = path or (layer.name,)
-    elif isinstance(layer, _with_keras_2(*execution.CELLS) + _ALWAYS_ON_OP):
+    elif isinstance(layer, with_keras_2(*description.CELLS) + _ALWAYS_ON_OP):
         yield "/".join(path) or layer.name, layer
     for each in _layers_in(parent):
         yield from _recurrent_layers(each, (*path, each.name))
@@ -133,14 +128,14 @@ def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 def _layers_in(layer: Any) -> Sequence[Any]:
     """Returns the layers directly in a layer or model."""
-    flatten = getattr(layer, _private_names.FLATTEN_LAYERS, None)
+    flatten = getattr(layer, private_names.FLATTEN_LAYERS, None)
     return getattr(layer, "layers", ()) if flatten is None else flatten(include_self=False, recursive=False)
 
 
 def _reasons_of_model(model: Any) -> list[str]:
     """Returns why all layers of a model fall back to Keras."""
     is_compiled = isinstance(model, keras.Model) and model.compiled and model.jit_compile
-    return list(execution.reasons_of_environment(is_compiled))
+    return list(environment.reasons_against_the_op(is_compiled))
 
 
 def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExplanation:
@@ -148,47 +143,19 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
     kind = type(layer).__name__
     if isinstance(layer, _ALWAYS_ON_OP):
         return LayerExplanation(name, kind, "op", "op", ())
-    unsupported = _reason_of_class(layer)
-    if unsupported is not None:
-        return LayerExplanation(name, kind, "Keras", "Keras", (unsupported,))
-    is_cell = isinstance(layer, execution.CELLS)
-    reasons_of = _reasons_of_cell if is_cell else _reasons_of_layer
-    reasons = {training: [*of_model, *reasons_of(layer, training)] for training in (False, True)}
-    cell = layer if is_cell else layer.cell
-    inference, training = (
-        "Keras" if reasons[training] else execution.path(cell, training) for training in (False, True)
-    )
-    all_reasons = tuple(dict.fromkeys([*reasons[False], *reasons[True]]))
-    return LayerExplanation(name, kind, inference, training, all_reasons)
+    is_cell = isinstance(layer, with_keras_2(*description.CELLS))
+    described: Any = (description.describe_cell if is_cell else description.describe_layer)(layer)
+    decide: Any = decision.of_cell if is_cell else decision.of_layer
+    inference, training = (decide(described, training) for training in (False, True))
+    is_out_of_reach = isinstance(described, Unknown) and described.is_out_of_reach
+    outer = [] if is_out_of_reach else [*of_model, *_not_accelerated(layer)]
+    reasons = tuple(dict.fromkeys([*outer, *inference.reasons, *training.reasons]))
+    if outer:
+        return LayerExplanation(name, kind, "Keras", "Keras", reasons)
+    return LayerExplanation(name, kind, inference.path, training.path, reasons)
 
 
-def _with_keras_2(*classes: type) -> Any:
-    """Returns the classes of layers, and those of Keras 2 with the same names."""
-    return (*classes, *own_code.of_keras_2(*(each.__name__ for each in classes)))
-
-
-def _reason_of_class(layer: Any) -> str | None:
-    """Returns why a layer or cell of this class always falls back to Keras, or None if it does not."""
-    if isinstance(layer, _with_keras_2(*execution.CONVOLUTIONAL)):
-        return (
-            "the layer is convolutional, and no op computes that: use convolutions in TimeDistributed and then an LSTM"
-        )
-    if not isinstance(layer, keras.layers.Layer):
-        return "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
-    return None
-
-
-def _reasons_of_cell(cell: Any, training: bool) -> Iterator[str]:
-    """Yields the reasons for which a cell that is called one step at a time falls back to Keras."""
-    if not acceleration.is_accelerated():
-        yield _NOT_ACCELERATED
-    yield from execution.reasons_of_cell(cell, training)
-    if training or execution.path(cell, training) == "loop":
-        yield _OF_STEPS
-
-
-def _reasons_of_layer(layer: Any, training: bool) -> Iterator[str]:
-    """Yields the reasons of a layer itself for falling back to Keras."""
+def _not_accelerated(layer: Any) -> Iterator[str]:
+    """Yields why a layer falls back to Keras if the program has not called accelerate_keras."""
     if not acceleration.is_accelerated() and not isinstance(layer, _OUR_LAYERS):
-        yield _NOT_ACCELERATED
-    yield from execution.reasons_of_layer(layer, training)
+        yield "Keras is not accelerated: call tf_rnn_ops.accelerate_keras()"

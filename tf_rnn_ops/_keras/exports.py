@@ -1,139 +1,91 @@
-"""Exported models use the implementation of Keras, because other processes, ONNX and LiteRT have no kernel for the op.
+"""What exported models contain: the implementation of Keras, or the op, and how it packs its weights."""
 
-`tf.saved_model.save` traces functions within TensorFlow's save context. Keras traces the endpoints of an
-`ExportArchive`, which implements all formats of `Model.export`, before it saves them. `SAVED_ENDPOINTS` makes Keras
-trace them within the save context too. tf2onnx and OpenVINO trace a model themselves and are recognized in the call
-stack. For all others, and for functions that are already traced, there is the scope `portable`.
-"""
-
-import contextlib
-import functools
 import logging
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
-from tf_rnn_ops import _constant_weights, _private_names
-from tf_rnn_ops._keras.patches import SharedPatches, owner_of
-from tf_rnn_ops._private_names import SAVE_CONTEXT, TRACK_RESOURCES
+from tf_rnn_ops import _constant_weights
+from tf_rnn_ops._keras import tracing
 
-# Whether exported models contain the op, set by accelerate_keras(portable_exports=False).
-keep_op = False
-# The format in which ops in exported models pack weights once, set by accelerate_keras(export_weights=...), or None.
-weights: str | None = None
-_has_logged = False  # that this has no effect
+# Keras's own operations; the op; and the op that packs its weights once, in a format.
+CONTENTS = ("portable", "op", *_constant_weights.FORMATS)
 _logger = logging.getLogger("tf_rnn_ops")
 
-# The packages that trace a model in order to convert it.
-_CONVERTERS = frozenset(["openvino", "tf2onnx"])
+
+def check_choice(argument: str, value: Any, choices: Sequence[str]) -> None:
+    """Raises a ValueError if an argument is not one of its choices."""
+    if value not in choices:
+        *others, last = (f'"{each}"' for each in choices)
+        raise ValueError(f"{argument} must be {', '.join(others)} or {last}, but is {value!r}")
 
 
-class _Scopes(threading.local):
-    """The `portable` scopes of a thread."""
+class ExportPolicy:
+    """What exported models contain while accelerations run. Without any, they contain Keras's own operations.
 
-    depth = 0
-    opened_save_context = False  # whether the save context is that of a `portable` scope
-    is_freezing = False  # in the scope `freezing`
-
-
-_scopes = _Scopes()
-
-
-def set_weights(exported: str | None) -> None:
-    """Sets the format in which ops in exported models pack weights once, or None."""
-    global weights, _has_logged
-    weights, _has_logged = exported, False
-
-
-@contextlib.contextmanager
-def portable() -> Iterator[None]:
-    """Makes functions that are traced in this scope use Keras's own operations, so that converters understand them.
-
-    Use it around a converter that traces the model, or around code that makes a concrete function for one. In the
-    scope, a `tf.function` that was traced before is traced again, without a change to what it does outside. This
-    applies to accelerated Keras layers and to `LSTM`, `GRU` and `SimpleRNN` in `tf_rnn_ops.layers`, even with
-    `portable_exports=False`; not to the `CudnnRNN` layers, `GRUBlockCell`, `LSTMBlockCell` and `tf_rnn_ops.raw_ops`.
-    Eager calls do not change, nor do other threads.
-
-    The scope is also a decorator, and scopes may be nested. Within it, TensorFlow traces as for a SavedModel: under a
-    distribution strategy, do not train in it.
-
-    Returns:
-      A context manager.
-
-    Examples:
-      >>> layer = tf_rnn_ops.layers.LSTM(4)
-      >>> with portable():
-      ...     serve = tf.function(layer).get_concrete_function(tf.TensorSpec([None, 10, 3]))
-      >>> "TfRnnOps>KerasRNN" in str(serve.graph.as_graph_def())
-      False
+    By default so, because other processes, ONNX and LiteRT have no kernel for the op. Of several accelerations, one
+    that asks for the op counts more than one that does not, and the last format of weights counts most.
     """
-    with contextlib.ExitStack() as stack:
-        if SAVE_CONTEXT is not None and not SAVE_CONTEXT.in_save_context():
-            stack.enter_context(_NESTED_SAVES)
-            stack.enter_context(_own_save_context())
-        _scopes.depth += 1
-        try:
-            yield
-        finally:
-            _scopes.depth -= 1
+
+    def __init__(self) -> None:
+        self._wanted: dict[Any, str] = {}  # by acceleration, one of `CONTENTS`
+        self._contents = "portable"
+        self._has_logged = False  # that the format has no effect on a layer
+
+    def add(self, acceleration: Any, contents: str) -> None:
+        """Adds what an acceleration asks for, one of `CONTENTS`."""
+        self._wanted[acceleration] = contents
+        self._combine()
+
+    def remove(self, acceleration: Any) -> None:
+        """Removes what an acceleration asked for."""
+        del self._wanted[acceleration]
+        self._combine()
+
+    def _combine(self) -> None:
+        wanted = ["portable", *self._wanted.values()]
+        formats = [each for each in wanted if each in _constant_weights.FORMATS]
+        self._contents = formats[-1] if formats else "op" if "op" in wanted else "portable"
+        self._has_logged = False
+
+    def is_portable_export(self) -> bool:
+        """Returns whether the function being traced is for an export or a conversion that must not contain the op."""
+        if tf.executing_eagerly():
+            return False
+        if tracing.is_in_portable_scope():
+            return True
+        is_kept = self._contents != "portable" or tracing.is_freezing()
+        return not is_kept and (tracing.is_saved() or tracing.is_converted())
+
+    def is_export(self) -> bool:
+        """Returns whether the function being traced is for an export, or to be frozen."""
+        return not tf.executing_eagerly() and (tracing.is_freezing() or tracing.is_saved())
+
+    def mark(self, output: tf.Tensor, kernel: tf.Tensor) -> None:
+        """Marks the op with an output, in inference, if it is being exported to pack its weights once.
+
+        Logs if that is not possible, once until the accelerations change.
+
+        Args:
+          output: an output of the op.
+          kernel: the tensor or variable from which the op takes its weights.
+        """
+        contents = self._contents
+        if contents not in _constant_weights.FORMATS or not self.is_export() or tracing.is_freezing():
+            return
+        if not _is_cast(kernel):
+            _constant_weights.mark(output.op, contents)
+        elif not self._has_logged:
+            self._has_logged = True
+            _logger.warning(
+                "exports=%r has no effect on layers with mixed precision, whose weights are cast in each call: "
+                "export the model with the dtype policy float32, or use tf_rnn_ops.freeze.",
+                contents,
+            )
 
 
-def is_portable_export() -> bool:
-    """Returns whether the function being traced is for an export or a conversion that must not contain the op."""
-    if tf.executing_eagerly():
-        return False
-    if _scopes.depth:
-        return True
-    return not (keep_op or _scopes.is_freezing) and (
-        (SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context())
-        or _private_names.is_saved_by_old_keras()
-        or _is_traced_by_converter()
-    )
-
-
-@contextlib.contextmanager
-def freezing() -> Iterator[None]:
-    """Lets functions that this thread traces keep the op, as for an export for inference."""
-    _scopes.is_freezing = True
-    try:
-        yield
-    finally:
-        _scopes.is_freezing = False
-
-
-def is_export() -> bool:
-    """Returns whether the function being traced is for an export, or to be frozen."""
-    if tf.executing_eagerly():
-        return False
-    return _scopes.is_freezing or (SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context())
-
-
-def mark_exported(output: tf.Tensor, kernel: tf.Tensor) -> None:
-    """Marks the op with an output, in inference, if it is being exported to pack its weights once.
-
-    Logs if that is not possible, once until the next call of `set_weights`.
-
-    Args:
-      output: an output of the op.
-      kernel: the tensor or variable from which the op takes its weights.
-    """
-    global _has_logged
-    if weights is None or _scopes.is_freezing or not is_export():
-        return
-    if not _is_cast(kernel):
-        _constant_weights.mark(output.op, weights)
-    elif not _has_logged:
-        _has_logged = True
-        _logger.warning(
-            "export_weights=%r has no effect on layers with mixed precision, whose weights are cast in each call: "
-            "export the model with the dtype policy float32, or use tf_rnn_ops.freeze.",
-            weights,
-        )
+POLICY = ExportPolicy()
 
 
 def _is_cast(tensor: Any) -> bool:
@@ -144,92 +96,3 @@ def _is_cast(tensor: Any) -> bool:
     while op.type == "Identity":
         op = op.inputs[0].op
     return bool(op.type == "Cast")
-
-
-def _is_traced_by_converter() -> bool:
-    """Returns whether a function of a known converter is in the call stack."""
-    if _CONVERTERS.isdisjoint(sys.modules):
-        return False
-    frame: Any = sys._getframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] in _CONVERTERS:
-            return True
-        frame = frame.f_back
-    return False
-
-
-@contextlib.contextmanager
-def _own_save_context() -> Iterator[None]:
-    """Enters the save context for a `portable` scope. In it, TensorFlow traces functions again."""
-    with SAVE_CONTEXT.save_context(tf.saved_model.SaveOptions()):
-        _scopes.opened_save_context = True
-        try:
-            yield
-        finally:
-            _scopes.opened_save_context = False
-
-
-def _nestable(enter: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function `save_context`, changed to replace the context of a `portable` scope for a while."""
-
-    @functools.wraps(enter)
-    @contextlib.contextmanager
-    def nestable(options: Any) -> Iterator[None]:
-        replaces = _scopes.opened_save_context
-        with _private_names.suspended_save_context() if replaces else contextlib.nullcontext(), enter(options):
-            _scopes.opened_save_context = False
-            try:
-                yield
-            finally:
-                _scopes.opened_save_context = replaces
-
-    return nestable
-
-
-def _endpoint_methods() -> Iterator[tuple[Any, str, Any]]:
-    """Yields the methods with which an `ExportArchive` traces its endpoints."""
-    if keras.backend.backend() != "tensorflow" or SAVE_CONTEXT is None:
-        return
-    # Keras chooses the base class of an archive when it creates one.
-    archive = type(keras.export.ExportArchive())
-    yield owner_of(archive, "add_endpoint"), "add_endpoint", _with_saved_endpoint
-    # Before Keras saves the endpoints, it also traces the call of each tracked model.
-    for owner in archive.__mro__:
-        if TRACK_RESOURCES in vars(owner):
-            yield owner, TRACK_RESOURCES, _in_save_context
-
-
-def _with_saved_endpoint(add_endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the method `add_endpoint` of an archive, changed to trace endpoints in the save context."""
-
-    @functools.wraps(add_endpoint)
-    def add(
-        archive: Any, name: str, fn: Callable[..., Any], input_signature: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        # Without a signature, `fn` is a tf.function that is already traced.
-        if input_signature is not None:
-            fn = _in_save_context(fn)
-        return add_endpoint(archive, name, fn, input_signature, *args, **kwargs)
-
-    return add
-
-
-def _in_save_context(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that runs within the save context, where TensorFlow traces the tf.functions it calls again."""
-
-    @functools.wraps(fn, updated=())  # `fn` may be a model, whose attributes must not be copied
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        if SAVE_CONTEXT.in_save_context():
-            return fn(*args, **kwargs)
-        with SAVE_CONTEXT.save_context(tf.saved_model.SaveOptions()):
-            return fn(*args, **kwargs)
-
-    return traced
-
-
-# Makes Keras trace the endpoints of each `ExportArchive` within TensorFlow's save context.
-SAVED_ENDPOINTS = SharedPatches(_endpoint_methods)
-# Lets a model be saved in a `portable` scope.
-_NESTED_SAVES = SharedPatches(
-    lambda: [(SAVE_CONTEXT, "save_context", _nestable)] if _private_names.suspends_save_context() else []
-)

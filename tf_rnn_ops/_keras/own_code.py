@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from tf_rnn_ops import _private_names
+from tf_rnn_ops._keras import private_names
 
 _LOOPS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.RNN)
 
@@ -53,15 +53,15 @@ def replaced_in_step(cell: Any) -> Iterator[str]:
     Args:
       cell: an instance of LSTMCell, GRUCell or SimpleRNNCell, not of a subclass.
     """
-    if not vars(cell).keys().isdisjoint(_private_names.OF_STEP):
-        yield from (f"cell.{each}" for each in _private_names.OF_STEP if each in vars(cell))
-    yield from _replaced(type(cell), _private_names.OF_STEP)
+    if not vars(cell).keys().isdisjoint(private_names.OF_STEP):
+        yield from (f"cell.{each}" for each in private_names.OF_STEP if each in vars(cell))
+    yield from _replaced(type(cell), private_names.OF_STEP)
     yield from _replaced(keras.Operation, ("__call__",))  # which that of Layer calls
 
 
 def replaced_in_loop(layer: Any) -> Iterator[str]:
     """Yields the methods `inner_loop` of a `keras.layers.RNN` and of Keras's classes that are not Keras's own."""
-    loop = _private_names.INNER_LOOP
+    loop = private_names.INNER_LOOP
     if loop in vars(layer):
         yield f"layer.{loop}"
     for cls in _LOOPS:

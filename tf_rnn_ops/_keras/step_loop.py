@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import _private_names, raw_ops
-from tf_rnn_ops._keras import own_code
+from tf_rnn_ops import raw_ops
+from tf_rnn_ops._keras import own_code, private_names
+from tf_rnn_ops._keras.description import Cell
 
 # Takes the input and states of a step, and returns its output and states.
 _Step: TypeAlias = Callable[[tf.Tensor, Sequence[tf.Tensor]], tuple[tf.Tensor, list[tf.Tensor]]]
@@ -22,13 +23,9 @@ _Step: TypeAlias = Callable[[tf.Tensor, Sequence[tf.Tensor]], tuple[tf.Tensor, l
 _Product: TypeAlias = Callable[[tf.Tensor, int], tf.Tensor]
 
 
-def is_needed(cell: Any, training: bool) -> bool:
-    """Returns whether a cell runs in this loop, in training or inference."""
-    return _resets_before(cell) or drops_states(cell, training)
-
-
 def inner_loop(
     layer: Any,
+    described: Cell,
     inputs: Sequence[tf.Tensor],
     initial_state: Sequence[tf.Tensor],
     mask: tf.Tensor | None,
@@ -38,7 +35,8 @@ def inner_loop(
     """Runs a layer's cell over all steps.
 
     Args:
-      layer: a `keras.layers.RNN` whose cell runs in this loop.
+      layer: a `keras.layers.RNN`.
+      described: its cell, of a kind that runs in this loop.
       inputs: the inputs, [batch, time, features]: one tensor for all gates, or one for each gate.
       initial_state: the initial states, each [batch, units].
       mask: [batch, time], or None. False masks a step.
@@ -48,32 +46,17 @@ def inner_loop(
     Returns:
       The result of `keras.layers.RNN.inner_loop`.
     """
-    cell = layer.cell
-    if may_call_op and len(inputs) == 1 and not drops_states(cell, training):
+    cell, drops_states = layer.cell, training and described.drops_states
+    if may_call_op and len(inputs) == 1 and not drops_states:
         x, step = inputs[0], _block_cell_step(cell)
     else:
-        product = _recurrent_product(cell, initial_state[0], training)
-        make_step = _lstm_step if type(cell) is keras.layers.LSTMCell else _gru_step
+        product = _recurrent_product(cell, initial_state[0], drops_states)
+        make_step = _lstm_step if described.kind.name == "lstm" else _gru_step
         x, step = _input_products(cell, inputs), make_step(cell, product)
     # The attributes of the layer, with another cell.
     loop = types.SimpleNamespace(**{**vars(layer), "cell": step})
-    keras_loop = own_code.unwrapped(getattr(keras.layers.RNN, _private_names.INNER_LOOP))
+    keras_loop = own_code.unwrapped(getattr(keras.layers.RNN, private_names.INNER_LOOP))
     return keras_loop(loop, x, initial_state, mask)
-
-
-def _resets_before(cell: Any) -> bool:
-    return type(cell) is keras.layers.GRUCell and not cell.reset_after
-
-
-def drops_states(cell: Any, training: bool) -> bool:
-    """Returns whether a cell applies recurrent dropout with one mask per gate. Keras up to 3.7 uses one for all."""
-    # LSTM and GRU ignore a dropout of 1, and apply recurrent dropout only with implementation=1.
-    return bool(
-        type(cell) in (keras.layers.LSTMCell, keras.layers.GRUCell)
-        and getattr(cell, _private_names.DROPOUT_MASK_COUNT, None)
-        and training
-        and 0 < cell.recurrent_dropout < 1
-    )
 
 
 def _weight(cell: Any, name: str) -> tf.Tensor:
@@ -112,13 +95,13 @@ def _input_products(cell: Any, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
     return products if bias is None else products + bias
 
 
-def _recurrent_product(cell: Any, state: tf.Tensor, training: bool) -> _Product:
+def _recurrent_product(cell: Any, state: tf.Tensor, drops_states: bool) -> _Product:
     """Returns the function that computes the recurrent part of a gate, with dropout and bias."""
     kernel, (_, bias) = _weight(cell, "recurrent_kernel"), _biases(cell)
     gates = kernel.shape[1] // cell.units
     kernels = tf.split(kernel, gates, axis=1)
     biases = None if bias is None else tf.split(bias, gates)
-    masks = getattr(cell, _private_names.RECURRENT_DROPOUT_MASK)(state) if drops_states(cell, training) else None
+    masks = getattr(cell, private_names.RECURRENT_DROPOUT_MASK)(state) if drops_states else None
 
     def product(h: tf.Tensor, gate: int) -> tf.Tensor:
         h = h if masks is None else h * masks[gate]

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops._keras.layers.common import arguments_of, check_backend, checked_units, draw, supports_jit
-from tf_rnn_ops._types import Constraint, Initializer, Regularizer, Shape
+from tf_rnn_ops._keras.environment import check_backend, supports_jit
+from tf_rnn_ops._keras.layers.common import arguments_of, checked_units, draw
+from tf_rnn_ops._keras.types import Constraint, Initializer, Regularizer
+from tf_rnn_ops._types import Shape
 
 
 class BlockCell(keras.layers.Layer):

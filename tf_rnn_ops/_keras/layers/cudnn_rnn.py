@@ -1,29 +1,67 @@
 """Stacks of recurrent layers computed by one op, with all weights in one vector."""
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import _private_names
+from tf_rnn_ops import _private_names, raw_ops
+from tf_rnn_ops._keras import private_names
+from tf_rnn_ops._keras.environment import check_backend, supports_jit
+from tf_rnn_ops._keras.exports import POLICY
 from tf_rnn_ops._keras.layers.common import (
     arguments_of,
-    check_backend,
     checked_units,
-    infer_network,
-    run_network,
-    supports_jit,
     with_signature_of,
 )
 from tf_rnn_ops._keras.layers.initial_params import initial_params
 from tf_rnn_ops._keras.layers.sequence_lengths import check, checked_lengths, lengths_of_mask
-from tf_rnn_ops._types import Function, Initializer, Shape, TensorLike
+from tf_rnn_ops._keras.types import Initializer
+from tf_rnn_ops._library import ops
+from tf_rnn_ops._types import Function, Shape, TensorLike
 from tf_rnn_ops.params import Layout, layout, pack, unpack
 from tf_rnn_ops.params._arrays import library_of
 from tf_rnn_ops.params._checks import checked_params
+
+
+def _run_network(*network: tf.Tensor, seed: tf.Tensor | None = None, **attributes: Any) -> tuple[tf.Tensor, ...]:
+    """Runs a network and returns output, output_h and output_c.
+
+    Args:
+      *network: the inputs, input_h, input_c, params and sequence lengths.
+      seed: the two seeds of dropout, [2]. Required for dropout.
+      **attributes: the attributes of the op.
+    """
+    names = ("input", "input_h", "input_c", "params", "sequence_lengths")
+    inputs = dict(zip(names, network, strict=True))
+    attributes = {"time_major": False, **attributes}
+    if seed is None:
+        outputs = raw_ops.CudnnRNNV3(**inputs, **attributes)
+    else:
+        outputs = ops.tf_rnn_ops_stateless_cudnn_rnn(**inputs, seed=seed, **attributes)
+    return outputs.output, outputs.output_h, outputs.output_c
+
+
+def _infer_network(*inputs: tf.Tensor, **attributes: Any) -> tuple[tf.Tensor, ...]:
+    """Runs a network in inference, keeping nothing for the gradient. A gradient runs it again."""
+
+    @tf.custom_gradient
+    def infer(*inputs: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
+        def gradient(*d_outputs: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
+            *differentiable, lengths = inputs
+            with tf.GradientTape() as tape:
+                tape.watch(differentiable)
+                outputs = _run_network(*differentiable, lengths, is_training=True, **attributes)
+            return *tape.gradient(outputs, differentiable, output_gradients=d_outputs), None
+
+        outputs = _run_network(*inputs, is_training=False, **attributes)
+        POLICY.mark(outputs[0], inputs[3])
+        return outputs, gradient
+
+    return infer(*inputs)
 
 
 def _checked_dropout(dropout: Any) -> float:
@@ -381,7 +419,7 @@ class CudnnRNN(keras.layers.Layer):
         states = self.get_initial_state(batch) if initial_state is None else self._checked_states(initial_state, inputs)
         input_h, input_c = states if self.rnn_mode == "lstm" else (*states, tf.zeros([], inputs.dtype))
         network = inputs, input_h, input_c, self._convert(self.params), lengths
-        output, *final_states = self._train(*network) if training else infer_network(*network, **self._attributes())
+        output, *final_states = self._train(*network) if training else _infer_network(*network, **self._attributes())
         if not self.return_sequences:
             output = self._of_last_layer(final_states[0])
         return (output, *final_states[: len(self._state_sizes)]) if self.return_state else output
@@ -398,7 +436,7 @@ class CudnnRNN(keras.layers.Layer):
         """Returns the number of steps of each sequence, [batch], from the arguments of `call`."""
         if mask is None:
             # Keras passes this mask only if no other argument of the call is a tensor.
-            mask = getattr(inputs, _private_names.KERAS_MASK, None)
+            mask = getattr(inputs, private_names.KERAS_MASK, None)
         if mask is None and sequence_lengths is None:
             shape = keras.ops.shape(inputs)
             return tf.fill([shape[self._batch_axis]], shape[1 - self._batch_axis])
@@ -469,7 +507,7 @@ class CudnnRNN(keras.layers.Layer):
 
     def _train(self, *inputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Runs the op with dropout."""
-        return run_network(
+        return _run_network(
             *inputs, seed=self._next_seed(), is_training=True, dropout=self.dropout, **self._attributes()
         )
 

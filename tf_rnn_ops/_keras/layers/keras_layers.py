@@ -6,9 +6,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops._keras import execution, exports
+from tf_rnn_ops._keras import execution, tracing
 from tf_rnn_ops._keras.layers.common import with_signature_of
-from tf_rnn_ops._types import Activation, Constraint, Function, Initializer, Regularizer
+from tf_rnn_ops._keras.types import Activation, Constraint, Initializer, Regularizer
+from tf_rnn_ops._types import Function
 
 
 def _runs_keras(declared: Function) -> Function:
@@ -17,8 +18,8 @@ def _runs_keras(declared: Function) -> Function:
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         super(_RunsOnOp, self).__init__(*args, **kwargs)
         # As long as the layer exists, Keras exports it without the op.
-        exports.SAVED_ENDPOINTS.__enter__()
-        weakref.finalize(self, exports.SAVED_ENDPOINTS.__exit__).atexit = False
+        tracing.SAVED_ENDPOINTS.__enter__()
+        weakref.finalize(self, tracing.SAVED_ENDPOINTS.__exit__).atexit = False
 
     return with_signature_of(declared, construct)
 
@@ -49,7 +50,7 @@ class LSTM(_RunsOnOp, keras.layers.LSTM):
     `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" report why a layer falls back.
 
     Exported models, such as a SavedModel, use the implementation of Keras and run without tf_rnn_ops. To change this,
-    see the argument `portable_exports` of `tf_rnn_ops.accelerate_keras`.
+    see the argument `exports` of `tf_rnn_ops.accelerate_keras`.
 
     Convert between the two layers with `keras.layers.LSTM.from_config(layer.get_config())`, and copy the weights with
     `get_weights` and `set_weights`.

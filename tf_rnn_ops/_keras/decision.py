@@ -1,0 +1,103 @@
+"""How a layer or cell runs: on the op, in the loop, or in Keras's own code, and why not on the op.
+
+All that follows from a description is decided here, for calls as for `tf_rnn_ops.explain`. The texts of reasons appear
+in logs, errors and the table of `explain`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tf_rnn_ops._keras import description
+from tf_rnn_ops._keras.description import Cell, Layer, Unknown
+from tf_rnn_ops._keras.layers.gru_block_cell import GRUBlockCell
+from tf_rnn_ops._keras.layers.lstm_block_cell import LSTMBlockCell
+
+_STEPS_ON_AN_OP = (GRUBlockCell, LSTMBlockCell)
+_DTYPES = ("bfloat16", "float16", "float32", "float64")
+
+
+class Decision(NamedTuple):
+    """How a layer or cell runs, if nothing in the environment or in the arguments of a call prevents it.
+
+    Attributes:
+      path: "op", "loop" (that of `step_loop`) or "Keras".
+      reasons: why it falls back to Keras, and what to change.
+    """
+
+    path: str
+    reasons: tuple[str, ...] = ()
+
+
+def of_layer(layer: Layer | Unknown, training: bool) -> Decision:
+    """Decides how a layer runs."""
+    return _decide(layer, training) if isinstance(layer, Unknown) else _decide(layer.cell, training, layer.surprises)
+
+
+def of_cell(cell: Cell | Unknown, training: bool) -> Decision:
+    """Decides how a cell runs that is called one step at a time."""
+    decision = _decide(cell, training)
+    if isinstance(cell, Cell) and (training or decision.path == "loop"):
+        of_steps = (
+            "the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static "
+            "batch of 1; pass it to keras.layers.RNN to run all steps at once"
+        )
+        return Decision("Keras", (*decision.reasons, of_steps))
+    return decision
+
+
+def is_expected(layer: Layer | Unknown) -> bool:
+    """Returns whether a layer is meant to fall back to Keras's loop."""
+    return isinstance(layer, Unknown) and layer.cls in _STEPS_ON_AN_OP
+
+
+def op_attributes(cell: Cell) -> dict[str, Any]:
+    """Returns the mode and activations of the op for a cell that it supports."""
+    names = {each: description.activation_name(function) for each, function in cell.activations.items()}
+    if cell.kind.name == "simple_rnn":
+        return {"rnn_mode": f"rnn_{names['activation']}"}
+    return {"rnn_mode": cell.kind.name, **names}
+
+
+def _decide(cell: Cell | Unknown, training: bool, surprises: tuple[str, ...] = ()) -> Decision:
+    reasons = (*_reasons(cell, training), *surprises)
+    if reasons or isinstance(cell, Unknown):
+        return Decision("Keras", reasons)
+    return Decision("loop" if _needs_loop(cell, training) else "op")
+
+
+def _needs_loop(cell: Cell, training: bool) -> bool:
+    """Returns whether the op lacks something that the loop has. The loop also has any activation."""
+    return cell.resets_before or (training and cell.drops_states and cell.has_mask_per_gate)
+
+
+def _reasons(cell: Cell | Unknown, training: bool) -> Iterator[str]:
+    """Yields why a cell falls back to Keras, and what to change."""
+    if isinstance(cell, Unknown):
+        if cell.cls in _STEPS_ON_AN_OP:
+            name = cell.cls.__name__
+            yield f"the cell is a {name}: the loop of Keras runs, and each step is the op {name}"
+        else:
+            yield cell.reason
+        return
+    if not _needs_loop(cell, training):
+        yield from _reasons_of_activations(cell)
+    if training and cell.drops_states and not cell.has_mask_per_gate:
+        yield f"recurrent_dropout={cell.recurrent_dropout} in training: set recurrent_dropout=0"
+    if cell.dtype not in _DTYPES:
+        yield f"dtype {cell.dtype}: use one of {', '.join(_DTYPES)}"
+    yield from cell.surprises
+    if training:
+        yield from cell.surprises_in_training
+
+
+def _reasons_of_activations(cell: Cell) -> Iterator[str]:
+    """Yields which activations of a cell the op does not support."""
+    is_simple = cell.kind.name == "simple_rnn"
+    for argument, activation in cell.activations.items():
+        name = description.activation_name(activation)
+        if name is None or (is_simple and name not in ("tanh", "relu")):
+            label = repr(getattr(activation, "__name__", type(activation).__name__))
+            all_names = ", ".join(description.ACTIVATIONS)
+            yield f"{argument}={label}: set " + (
+                "activation='tanh' or 'relu'" if is_simple else f"it to one of {all_names}"
+            )

@@ -1,0 +1,102 @@
+"""Functions for inference whose recurrent weights are packed once."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_rnn_ops import _constant_weights
+from tf_rnn_ops._keras import acceleration, explanation, own_code, private_names, tracing
+from tf_rnn_ops._keras.exports import check_choice
+
+__all__ = ["freeze"]
+
+
+def freeze(function: Any, *, weight_format: str = "float32") -> Any:
+    """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
+
+    Later changes to the variables have no effect on it. Variables that the function assigns, such as the states of
+    stateful layers and of random seeds, stay variables; to save such a function, also make the model an attribute of
+    the saved module. It is faster than `function`, above all for few sequences, and with "bfloat16" or "int8" faster
+    again. How much results then differ is in docs/guides/serving.md.
+
+    `weight_format` is what recurrent ops of type float32 multiply, on CPUs:
+
+    - "float32": the same as `function`.
+    - "bfloat16": weights and the inputs and states of each step, rounded, on CPUs with AVX-512 BF16. On others, the
+      same as "float32".
+    - "int8": integers, with a scale for each column of the weights and for each row of inputs and states. States and
+      their weights have 8 bits. Inputs and theirs have 16 bits, so that features need no normalization.
+
+    Sums, biases, gates and states are in float32. Ops of other types keep their type. Ops whose weights are not
+    variables or constants of the function keep float32, and XLA ignores the format.
+
+    To save the function for TensorFlow Serving, prefer `accelerate_keras(exports=weight_format)`: a graph with large
+    constants needs several times the memory of one with variables.
+
+    Args:
+      function: a Keras model with known inputs, which runs with `training=False` on the op as with
+        `tf_rnn_ops.accelerate_keras`; or a concrete function, such as a signature of a loaded SavedModel, with any of
+        `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`. A cell that
+        the model or function calls one step at a time runs on the op only with a static batch of 1.
+      weight_format: the format of the packed weights: "float32", "bfloat16" or "int8".
+
+    Returns:
+      A concrete function with the arguments and results of `function`; of a model, with its inputs as one argument.
+
+    Raises:
+      TypeError: if `function` is neither of them, for example a model of Keras 2.
+      ValueError: if `weight_format` is another format, if the model has no known inputs, or if the function contains
+        none of these ops with `is_training=False`.
+      RuntimeError: if this version of TensorFlow cannot freeze functions.
+
+    Examples:
+      >>> model = keras.Sequential([keras.Input([10, 3]), keras.layers.LSTM(4)])
+      >>> serve = tf_rnn_ops.freeze(model, weight_format="int8")
+      >>> serve(tf.ones([2, 10, 3])).shape
+      TensorShape([2, 4])
+    """
+    check_choice("weight_format", weight_format, _constant_weights.FORMATS)
+    model = function if isinstance(function, keras.Model) else None
+    if model is not None:
+        function = _inference_function(model)
+    if not isinstance(function, tf.types.experimental.ConcreteFunction):
+        if isinstance(function, own_code.of_keras_2("Layer")):
+            raise TypeError(
+                "function is a model of Keras 2 (tf_keras), whose layers do not run on the op: pass a model of Keras "
+                "3, or a concrete function with one of the ops"
+            )
+        raise TypeError(
+            "function must be a Keras model or a concrete function, such as "
+            f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
+        )
+    return _constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model))
+
+
+def _inference_function(model: keras.Model) -> Any:
+    """Returns a concrete function that calls a model in inference."""
+    inputs = getattr(model, "inputs", None) if model.built else None
+    if not inputs:
+        raise ValueError(
+            f"function must be a model with known inputs, but {model.name!r} has none: give the first layer an Input, "
+            "or pass a concrete function"
+        )
+    structure = getattr(model, private_names.INPUTS_STRUCT, inputs[0] if len(inputs) == 1 else inputs)
+    specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
+    with acceleration.start(), tracing.freezing():
+        return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
+
+
+def _why_not(model: keras.Model | None) -> str:
+    """Returns why a function does not contain the op.
+
+    Args:
+      model: the model that it calls, or None for a function of a user.
+    """
+    if model is None:
+        return (
+            " call accelerate_keras before you trace it, with a static batch of 1 if it calls a cell one step at a "
+            "time; tf_rnn_ops.explain(model) shows why a layer does not run on the op"
+        )
+    with acceleration.start():
+        return f"\n{explanation.explanation_of(model)}"
