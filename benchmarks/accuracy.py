@@ -212,7 +212,7 @@ def our_quality(trained: Trained, weights: str) -> tuple[float, int]:
     """Returns the quality with packed weights in a format, and the bytes of these weights."""
     gc.collect()  # frees the packed weights of earlier functions
     assert tf_rnn_ops.packed_weights_bytes() == 0
-    serve = tf_rnn_ops.freeze(trained.model, weights=weights)
+    serve = tf_rnn_ops.freeze(trained.model, weight_format=weights)
     measured = quality(trained, lambda inputs: serve(tf.constant(inputs)).numpy())
     return measured, tf_rnn_ops.packed_weights_bytes()
 

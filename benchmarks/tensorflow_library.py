@@ -296,10 +296,10 @@ class TfRnnOps(_OnCpu):
     """The ops of this project.
 
     Attributes:
-      export_weights: how served models pack weights; None: in each call.
+      exports: what served models contain.
     """
 
-    export_weights: str | None = None
+    exports: str = "op"
 
     def versions(self) -> dict[str, str]:
         from tf_rnn_ops import __main__ as bug_report
@@ -316,12 +316,12 @@ class TfRnnOps(_OnCpu):
             return _PROGRAMS_OF_OPS[case.kind](case, tf_rnn_ops.raw_ops, self.jit_compile)
         if case.is_model:
             # Of this process. SavedModels contain the op.
-            tf_rnn_ops.accelerate_keras(portable_exports=False)
+            tf_rnn_ops.accelerate_keras(exports="op")
             if self.jit_compile:
                 return ModelProgram(case, problem_of(case), jit_compile=True).tasks
             return accelerated_program(case)
         if case.is_served:
-            with tf_rnn_ops.accelerate_keras(portable_exports=False, export_weights=self.export_weights):
+            with tf_rnn_ops.accelerate_keras(exports=self.exports):
                 return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
         return super().program(case)
 

@@ -390,7 +390,7 @@ def test_restore_keras_ends_all_accelerations(runs):
     restore_keras()
     model = compiled_model()
     acceleration = accelerate_keras()
-    with accelerate_keras(strict=True, portable_exports=False):
+    with accelerate_keras(strict=True, exports="op"):
         assert runs.during(predict, model)[0] == 1
         restore_keras()
         assert not is_accelerated(runs)

@@ -53,7 +53,7 @@ def check(actual, expected, weights="float32"):
 def test_a_frozen_model_equals_the_model(kind, weights):
     model = make_model(kind)
     expected = model(X)
-    serve = freeze(model, weights=weights)
+    serve = freeze(model, weight_format=weights)
     check(serve(tf.constant(X)), expected, weights)
     assert packed_weights_bytes() > 0
     # Frozen: later weights have no effect.
@@ -63,7 +63,7 @@ def test_a_frozen_model_equals_the_model(kind, weights):
 
 def test_a_frozen_function_can_be_saved_and_frozen_again(tmp_path):
     model = make_model()
-    serve = freeze(model, weights="int8")
+    serve = freeze(model, weight_format="int8")
     tf.saved_model.save(tf.Module(), tmp_path, signatures=serve)
     loaded = tf.saved_model.load(tmp_path)
     (actual,) = loaded.signatures["serving_default"](tf.constant(X)).values()
@@ -75,7 +75,7 @@ def test_a_frozen_function_can_be_saved_and_frozen_again(tmp_path):
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_other_types_keep_their_format(dtype):
     infer, x = network("V3", dtype)
-    serve = freeze(infer.get_concrete_function(x), weights="int8")
+    serve = freeze(infer.get_concrete_function(x), weight_format="int8")
     assert parity.difference(serve(x), infer(x)) <= parity.TOLERANCES[dtype]
 
 
@@ -83,7 +83,7 @@ def test_eight_bits_take_little_memory():
     model, x = make_model(units=256), tf.constant(X)
     used = {}
     for weights in FORMATS:
-        serve = freeze(model, weights=weights)
+        serve = freeze(model, weight_format=weights)
         serve(x)
         used[weights] = packed_weights_bytes()
         del serve
@@ -100,7 +100,7 @@ def test_eight_bits_take_little_memory():
 def test_equal_weights_are_shared(tmp_path):
     model = make_model()
     functions = [freeze(model), freeze(model)]
-    with accelerate_keras(portable_exports=False, export_weights="float32"):
+    with accelerate_keras(exports="float32"):
         model.export(tmp_path, verbose=False)
     loaded = [tf.saved_model.load(tmp_path) for _ in range(2)]
     used = []
@@ -131,7 +131,7 @@ def test_a_lookup_table_and_strings():
         return {"h": lstm(embedding(lookup(words))), "words": words}
 
     expected = infer(words)
-    serve = freeze(tf.function(infer).get_concrete_function(tf.TensorSpec([None, None], tf.string)), weights="float32")
+    serve = freeze(tf.function(infer).get_concrete_function(tf.TensorSpec([None, None], tf.string)), weight_format="float32")
     check(serve(words)["h"], expected["h"])
     assert serve(words=words)["words"].numpy().tolist() == words.numpy().tolist()
 
@@ -140,7 +140,7 @@ def test_a_lookup_table_and_strings():
 @pytest.mark.parametrize("way", ["model.export", "saved_model.save"])
 def test_an_export_packs_its_weights_once(tmp_path, way, weights):
     model = make_model()
-    with accelerate_keras(portable_exports=False, export_weights=weights):
+    with accelerate_keras(exports=weights):
         model.export(tmp_path, verbose=False) if way == "model.export" else tf.saved_model.save(model, tmp_path)
     loaded = tf.saved_model.load(tmp_path)
     serve = loaded.signatures["serving_default"]
@@ -159,7 +159,7 @@ def test_an_export_packs_its_weights_once(tmp_path, way, weights):
 def test_a_loaded_export_trains_as_one_that_is_portable(weights, tmp_path):
     """The gradient runs the op again, on the variables."""
     model = make_model()
-    with accelerate_keras(portable_exports=False, export_weights=weights):
+    with accelerate_keras(exports=weights):
         model.export(tmp_path / "packed", verbose=False)
     model.export(tmp_path / "portable", verbose=False)
     gradients = []
@@ -177,7 +177,7 @@ def test_training_functions_are_not_marked(tmp_path):
     model = make_model()
     archive = keras.export.ExportArchive()
     archive.track(model)
-    with accelerate_keras(portable_exports=False, export_weights="int8"):
+    with accelerate_keras(exports="int8"):
         archive.add_endpoint("train", lambda x: model(x, training=True), [tf.TensorSpec([None, None, FEATURES])])
         archive.write_out(tmp_path, verbose=False)
     assert b"_tf_rnn_ops_constant_weights" not in (tmp_path / "saved_model.pb").read_bytes()
@@ -187,9 +187,7 @@ def test_training_functions_are_not_marked(tmp_path):
 
 def test_the_last_format_of_accelerations_counts(tmp_path):
     model = make_model()
-    options = {"portable_exports": False}
-    first = accelerate_keras(**options, export_weights="int8")
-    with first, accelerate_keras(**options, export_weights="float32"), accelerate_keras(**options):
+    with accelerate_keras(exports="int8"), accelerate_keras(exports="float32"), accelerate_keras(exports="op"):
         model.export(tmp_path, verbose=False)
     loaded = tf.saved_model.load(tmp_path)
     check(loaded.serve(X), model(X))
@@ -202,7 +200,7 @@ def test_cudnn_layers_are_exported_with_packed_weights(tmp_path):
     randomize(layer)
     layer.set_weights([each / UNITS**0.5 for each in layer.get_weights()])
     model = keras.Sequential([keras.Input([None, FEATURES]), layer])
-    with accelerate_keras(portable_exports=False, export_weights="int8"):
+    with accelerate_keras(exports="int8"):
         model.export(tmp_path, verbose=False)
     loaded = tf.saved_model.load(tmp_path)
     check(loaded.serve(X), model(X), "int8")
@@ -214,7 +212,7 @@ def test_a_cell_called_step_by_step_is_exported_with_packed_weights(tmp_path):
     cell.build([1, FEATURES])
     module = tf.Module()
     module.cell = cell
-    with accelerate_keras(portable_exports=False, export_weights="float32"):
+    with accelerate_keras(exports="float32"):
         module.step = tf.function(cell, input_signature=[tf.TensorSpec([1, FEATURES]), [tf.TensorSpec([1, UNITS])] * 2])
         tf.saved_model.save(module, tmp_path)
     x, states = tf.constant(X[:1, 0]), [tf.zeros([1, UNITS])] * 2
@@ -247,7 +245,7 @@ def network(version, dtype="float32", **options):
 @pytest.mark.parametrize("rnn_mode", cudnn_rnn.MODES)
 def test_functions_with_the_cudnn_ops(rnn_mode, version, weights):
     infer, x = network(version, rnn_mode=rnn_mode, direction="bidirectional")
-    serve = freeze(infer.get_concrete_function(x), weights=weights)
+    serve = freeze(infer.get_concrete_function(x), weight_format=weights)
     check(serve(x), infer(x), weights)
     assert packed_weights_bytes() > 0
 
@@ -264,7 +262,7 @@ def test_the_own_ops_of_tensorflow():
             states = {"input_h": state, "input_c": state}
             return tf.raw_ops.CudnnRNN(input=x, params=params.read_value(), **states, is_training=False).output
         x = tf.random.normal([7, 2, 4])
-        serve = tf_rnn_ops.freeze(infer.get_concrete_function(x), weights="int8")
+        serve = tf_rnn_ops.freeze(infer.get_concrete_function(x), weight_format="int8")
         assert abs(serve(x) - infer(x)).numpy().max() < 0.05
         assert tf_rnn_ops.packed_weights_bytes() > 0
         """
@@ -308,7 +306,7 @@ def test_weights_that_are_arguments():
     def infer(kernel):
         return raw_ops.KerasRNN(**arguments, kernel=kernel, is_training=False).outputs
 
-    serve = freeze(infer.get_concrete_function(kernel), weights="int8")
+    serve = freeze(infer.get_concrete_function(kernel), weight_format="int8")
     for factor in (1.0, 0.5, 0.0, 1.0):
         check(serve(factor * kernel), infer(factor * kernel))
     assert packed_weights_bytes() == 0
@@ -384,7 +382,7 @@ def test_the_bits_of_the_input_are_those_of_the_largest_contribution(units, feat
             **{"recurrent_kernel": tf.eye(units), "bias": [], "rnn_mode": "rnn_relu", "is_training": False},
         ).outputs
 
-    actual = freeze(infer.get_concrete_function(tf.constant(x)), weights="int8")(tf.constant(x))
+    actual = freeze(infer.get_concrete_function(tf.constant(x)), weight_format="int8")(tf.constant(x))
     with np.errstate(divide="ignore"):
         factors = 2 ** np.rint(np.log2(np.abs(kernel).max(1)))  # 0 for a row of zeros
     inputs = x[:, 0] * factors
@@ -439,7 +437,7 @@ def test_eight_bits_with_features_of_different_size(change, kind, op):
         mode = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "rnn_tanh"}[kind]
         of_layer = params.layout(mode, units, FEATURES, direction="bidirectional")
         layer = layers.CudnnRNN.from_params(of_layer, params.from_keras(of_layer, weights), return_sequences=True)
-    serve = freeze(keras.Sequential([keras.Input([None, FEATURES]), layer]), weights="int8")
+    serve = freeze(keras.Sequential([keras.Input([None, FEATURES]), layer]), weight_format="int8")
     check(serve(tf.constant(x)), wide(x.astype("float64")), "int8")
 
     # A step from a state of zeros multiplies nothing in 8 bits.
@@ -485,7 +483,7 @@ def test_gates_saturate_at_infinite_inputs(kind):
     x[0, 1, 0], x[1, 2, 1], x[2, 0, 2] = np.inf, -np.inf, 3e38
     expected = model(x)
     assert np.isfinite(expected).all()
-    serve = freeze(model, weights="int8")
+    serve = freeze(model, weight_format="int8")
     check(serve(tf.constant(x)), expected, "int8")
     # float32 has the difference of two infinities here.
     x[0, 1] = np.inf
@@ -500,14 +498,14 @@ def test_more_terms_than_the_sums_of_eight_bits_hold(features, computed):
     layer = layers.SimpleRNN(2, kernel_initializer="ones")
     x = tf.fill([1, 1, features], 1 / features)
     expected = layer(x)
-    serve = freeze(tf.function(lambda x: layer(x)).get_concrete_function(x), weights="int8")
+    serve = freeze(tf.function(lambda x: layer(x)).get_concrete_function(x), weight_format="int8")
     check(serve(x), expected, computed)
 
 
 @needs_xla
 def test_xla_ignores_the_format():
     model = make_model()
-    serve = freeze(model, weights="int8")
+    serve = freeze(model, weight_format="int8")
     check(tf.function(serve, jit_compile=True)(tf.constant(X)), model(X))
 
 
@@ -582,7 +580,7 @@ def exported(tmp_path_factory):
     model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(UNITS)])
     randomize(model)
     folder = tmp_path_factory.mktemp("exported")
-    with accelerate_keras(portable_exports=False, export_weights="float32"):
+    with accelerate_keras(exports="float32"):
         model.export(folder, verbose=False)
     return model, folder
 
@@ -697,7 +695,7 @@ def test_weights_that_some_runs_feed(op, kind):
 def test_threads_that_pack_run_and_assign(tmp_path):
     """Each result is that of one of the two sets of weights."""
     model = make_model("GRU")
-    with accelerate_keras(portable_exports=False, export_weights="float32"):
+    with accelerate_keras(exports="float32"):
         model.export(tmp_path, verbose=False)
     loaded = tf.saved_model.load(tmp_path)
     kernel = next(each for each in loaded.variables if each.shape == [2 * UNITS, 3 * UNITS])
@@ -729,8 +727,8 @@ def test_threads_that_pack_run_and_assign(tmp_path):
 
 def test_arguments_of_freeze():
     model = make_model()
-    with pytest.raises(ValueError, match='weights must be "float32", "bfloat16" or "int8", but is \'int4\''):
-        freeze(model, weights="int4")
+    with pytest.raises(ValueError, match='weight_format must be "float32", "bfloat16" or "int8", but is \'int4\''):
+        freeze(model, weight_format="int4")
     with pytest.raises(TypeError, match=r"function must be a Keras model or a concrete function.*, but is a function"):
         freeze(lambda x: x)
     with pytest.raises(ValueError, match="model with known inputs, but 'unbuilt' has none"):
@@ -745,10 +743,9 @@ def test_arguments_of_freeze():
 
 
 def test_arguments_of_accelerate_keras():
-    with pytest.raises(ValueError, match='export_weights must be "float32", "bfloat16" or "int8", but is 8'):
-        accelerate_keras(portable_exports=False, export_weights=8)
-    with pytest.raises(ValueError, match="export_weights is 'int8', but exports do not contain the op"):
-        accelerate_keras(export_weights="int8")
+    message = 'exports must be "portable", "op", "float32", "bfloat16" or "int8", but is 8'
+    with pytest.raises(ValueError, match=message):
+        accelerate_keras(exports=8)
 
 
 def test_the_attribute_of_an_op():
@@ -825,7 +822,7 @@ def test_an_export_with_mixed_precision_logs_that_it_packs_nothing(tmp_path, cap
     model, float32 = make(policy), make("float32")
     float32.set_weights(model.get_weights())
     for name, each, num_logged in (("mixed", model, 1), ("float32", float32, 1), ("again", model, 2)):
-        with accelerate_keras(portable_exports=False, export_weights="int8"):
+        with accelerate_keras(exports="int8"):
             each.export(tmp_path / name, verbose=False)
         loaded = tf.saved_model.load(tmp_path / name)
         check(loaded.serve(X), model(X), "int8")
@@ -834,7 +831,7 @@ def test_an_export_with_mixed_precision_logs_that_it_packs_nothing(tmp_path, cap
         gc.collect()
         logged = [record.getMessage() for record in caplog.records if record.name == "tf_rnn_ops"]
         assert len(logged) == num_logged
-    assert all(each.startswith("export_weights='int8' has no effect on layers with mixed precision") for each in logged)
+    assert all(each.startswith("exports='int8' has no effect on layers with mixed precision") for each in logged)
     serve = freeze(model)
     serve(tf.constant(X))
     assert packed_weights_bytes() > 0

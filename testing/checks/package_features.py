@@ -124,7 +124,7 @@ def exported_without_op(folder):
 def packed_exports(folder):
     """Returns whether the op in an exported model packs its weights once."""
     model = keras.Sequential([keras.Input([5, 3]), make(keras.layers.LSTM)])
-    with tf_rnn_ops.accelerate_keras(portable_exports=False, export_weights="int8"):
+    with tf_rnn_ops.accelerate_keras(exports="int8"):
         model.export(folder, verbose=False)
     return b"_tf_rnn_ops_constant_weights" in pathlib.Path(folder, "saved_model.pb").read_bytes()
 
