@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 
 from tf_rnn_ops._keras import description
 from tf_rnn_ops._keras.description import Cell, Layer, Unknown
-from tf_rnn_ops._keras.layers.gru_block_cell import GRUBlockCell
-from tf_rnn_ops._keras.layers.lstm_block_cell import LSTMBlockCell
 
-_STEPS_ON_AN_OP = (GRUBlockCell, LSTMBlockCell)
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
@@ -46,8 +43,8 @@ def of_cell(cell: Cell | Unknown, training: bool) -> Decision:
 
 
 def is_expected(layer: Layer | Unknown) -> bool:
-    """Returns whether a layer is meant to fall back to Keras's loop."""
-    return isinstance(layer, Unknown) and layer.cls in _STEPS_ON_AN_OP
+    """Returns whether a layer is meant to run in Keras's loop, because each step of its cell is an op."""
+    return isinstance(layer, Unknown) and layer.cls.__module__.startswith("tf_rnn_ops.")
 
 
 def op_attributes(cell: Cell) -> dict[str, Any]:
@@ -73,7 +70,7 @@ def _needs_loop(cell: Cell, training: bool) -> bool:
 def _reasons(cell: Cell | Unknown, training: bool) -> Iterator[str]:
     """Yields why a cell falls back to Keras, and what to change."""
     if isinstance(cell, Unknown):
-        if cell.cls in _STEPS_ON_AN_OP:
+        if is_expected(cell):
             name = cell.cls.__name__
             yield f"the cell is a {name}: the loop of Keras runs, and each step is the op {name}"
         else:
