@@ -132,8 +132,6 @@ def test_a_lookup_table_and_strings():
 
     expected = infer(words)
     serve = freeze(tf.function(infer).get_concrete_function(tf.TensorSpec([None, None], tf.string)))
-        tf.function(infer).get_concrete_function(tf.TensorSpec([None, None], tf.string)), weight_format="float32"
-    )
     check(serve(words)["h"], expected["h"])
     assert serve(words=words)["words"].numpy().tolist() == words.numpy().tolist()
 

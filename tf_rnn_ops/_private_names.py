@@ -100,7 +100,7 @@ SAVE_CONTEXT = _find(
     "tensorflow.python.saved_model.save_context",
     ("in_save_context", "save_context"),
     "tells whether a model is being saved, and makes Keras trace what it exports as if it were",
-    "exported models contain the op, as with portable_exports=False, and `portable` traces no function again",
+    'exported models contain the op, as with exports="op", and `portable` traces no function again',
 )
 FREEZING = _find(
     "tensorflow.python.framework.convert_to_constants",
