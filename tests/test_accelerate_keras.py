@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import importlib
 import re
 import sys
 import types
@@ -32,7 +31,6 @@ from checks.keras_layers import (
 from environment import forked, processes
 
 from tf_rnn_ops import _xla, accelerate_keras, restore_keras
-from tf_rnn_ops._keras import step_loop
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -312,14 +310,6 @@ def test_a_model_without_cells_is_searched_once_and_keeps_its_functions(monkeypa
         assert len([each for each in searched if each is model]) == 1
     predict(model)
     assert model.predict_function is function
-
-
-def test_reloading_the_step_loop(runs):
-    layer = keras.layers.GRU(UNITS, reset_after=False)
-    expected = layer(X)
-    with accelerate_keras():
-        importlib.reload(step_loop)
-        np.testing.assert_allclose(layer(X), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [tf.Variable, keras.Variable])
@@ -609,14 +599,6 @@ def test_other_layers_are_unchanged(runs):
         assert runs.during(lambda: convolutional(data(2, 3, 6, 2)))[0] == 0
 
 
-def test_our_layers_are_unchanged(runs):
-    layer = OURS["LSTM"](UNITS)
-    for _ in range(2):
-        with accelerate_keras():
-            assert runs.during(lambda: layer(X))[0] == 1
-        assert runs.during(lambda: layer(X))[0] == 1
-
-
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_use_cudnn_works_without_a_gpu(kind, runs):
     layer = KERAS[kind](UNITS, use_cudnn=True)
@@ -624,17 +606,6 @@ def test_use_cudnn_works_without_a_gpu(kind, runs):
         assert runs.during(lambda: layer(X))[0] == 1
     with pytest.raises(ValueError, match="use_cudnn=True was specified"):
         layer(X)
-
-
-def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
-    model = compiled_model(functional, jit_compile=True)
-    for layer in model.layers:
-        # After enable_builtin_kernels(), which other tests call, Keras could call CudnnRNN without a GPU.
-        layer.use_cudnn = False
-    with accelerate_keras(), monkeypatch.context() as patch:
-        patch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
-        assert model.jit_compile
-        assert runs.during(lambda: model(X))[0] == 0
 
 
 @needs_xla
@@ -651,15 +622,6 @@ def test_xla(name, runs):
             assert count == layers
             np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
         assert calls_in_xla(compiled, tf.constant(X), "KerasRNN") == layers
-
-
-@pytest.mark.parametrize("jit_compile", [True, False, "auto"])
-def test_jit_compile_of_a_model_is_unchanged(jit_compile):
-    model = compiled_model(jit_compile=jit_compile)
-    expected = model.jit_compile
-    with accelerate_keras():
-        assert model.jit_compile == expected
-        assert compiled_model(jit_compile=jit_compile).jit_compile == expected
 
 
 @needs_xla
@@ -735,17 +697,6 @@ def test_an_exported_model_accepts_sequences_of_any_length(portable, tmp_path):
     loaded = tf.saved_model.load(tmp_path)
     for x, y in zip(inputs, expected, strict=True):
         np.testing.assert_allclose(loaded.serve(x), y, rtol=1e-5, atol=1e-6)
-
-
-def test_use_cudnn_that_keras_rejects_runs_on_the_op(runs):
-    ours, theirs = (KERAS["LSTM"](UNITS, use_cudnn=use_cudnn) for use_cudnn in (True, False))
-    x = X[:, :2]
-    with accelerate_keras():
-        count, actual = runs.during(ours, x)
-    assert count == 1
-    theirs.build(x.shape)
-    theirs.set_weights(ours.get_weights())
-    np.testing.assert_allclose(actual, theirs(x), rtol=1e-5, atol=1e-6)
 
 
 UNSUPPORTED = {

@@ -227,14 +227,6 @@ def test_weights_that_are_not_keras_variables_fall_back_to_keras(make, runs):
     assert count == 0
 
 
-def test_a_gpu_falls_back_to_keras(runs, monkeypatch):
-    cell = make_cell(LSTM)
-    x, states = arguments_of(cell)
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else [])
-    with accelerate_keras():
-        assert runs.during(cell, x, states)[0] == 0
-
-
 def test_errors_equal_those_of_keras():
     cell = make_cell(GRU)
     x, states = arguments_of(cell)
@@ -276,16 +268,6 @@ def test_cells_within_other_cells(runs):
         check_equal([output], [of_layer], "cells within a cell")
         with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="would fall back to Keras"):
             layer(sequences)
-
-
-def test_restore(runs):
-    cell = make_cell(LSTM)
-    x, states = arguments_of(cell)
-    with accelerate_keras():
-        with accelerate_keras():
-            pass
-        assert runs.during(cell, x, states)[0] == 1
-    assert runs.during(cell, x, states)[0] == 0
 
 
 class Decoder(keras.Model):

@@ -192,29 +192,6 @@ def test_rnn_of_a_cell_and_time_distributed():
         assert parity.difference(layers[1](x), expected) < 1e-12
 
 
-def test_a_model_follows_the_acceleration(loops):
-    """Also if only its training is accelerated."""
-    x, y = data(8, TIME, FEATURES, dtype="float32"), data(8, UNITS, dtype="float32")
-
-    def losses():
-        keras.utils.set_random_seed(3)
-        model = keras.Sequential([keras.layers.LSTM(UNITS, activation="elu", recurrent_dropout=0.3, dropout=0.1)])
-        model.compile("sgd", "mse")
-        history = model.fit(x, y, epochs=3, batch_size=4, verbose=0, shuffle=False)
-        return model, history.history["loss"]
-
-    model, expected = losses()
-    before = model.train_function
-    with accelerate_keras():
-        np.testing.assert_allclose(losses()[1], expected, rtol=1e-5)
-        model.fit(x, y, verbose=0)
-        assert model.train_function is not before
-        assert model.layers[0] in loops
-    loops.clear()
-    model.fit(x, y, verbose=0)
-    assert not loops
-
-
 @pytest.mark.parametrize("configuration", LOOPS)
 def test_xla(configuration, loops):
     kind, arguments = LOOPS[configuration]

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
-from tf_rnn_ops._keras import decision, description, environment, private_names, step_loop
+from tf_rnn_ops._keras import decision, description, environment, private_names, step_loop, tracing
 from tf_rnn_ops._keras.description import Cell, Layer, Unknown
 from tf_rnn_ops._keras.exports import POLICY
 
@@ -88,7 +88,7 @@ def _run_op(
     cell, dtype = layer.cell, described.cell.dtype
     inputs = _inputs(cell, described.cell, sequences, training)
     # Elsewhere, a caller may ask for the gradient of its own zeros.
-    may_be_absent = not training and POLICY.is_export() and not environment.may_be_recorded()
+    may_be_absent = not training and tracing.purpose() in ("export", "freezing") and not environment.may_be_recorded()
     states = [
         tf.zeros([0, cell.units], dtype)  # absent
         if may_be_absent and _is_filled_with_zeros(each)

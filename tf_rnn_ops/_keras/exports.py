@@ -51,16 +51,8 @@ class ExportPolicy:
 
     def is_portable_export(self) -> bool:
         """Returns whether the function being traced is for an export or a conversion that must not contain the op."""
-        if tf.executing_eagerly():
-            return False
-        if tracing.is_in_portable_scope():
-            return True
-        is_kept = self._contents != "portable" or tracing.is_freezing()
-        return not is_kept and (tracing.is_saved() or tracing.is_converted())
-
-    def is_export(self) -> bool:
-        """Returns whether the function being traced is for an export, or to be frozen."""
-        return not tf.executing_eagerly() and (tracing.is_freezing() or tracing.is_saved())
+        purpose = tracing.purpose()
+        return purpose == "portable" or (self._contents == "portable" and purpose in ("export", "conversion"))
 
     def mark(self, output: tf.Tensor, kernel: tf.Tensor) -> None:
         """Marks the op with an output, in inference, if it is being exported to pack its weights once.
@@ -72,7 +64,7 @@ class ExportPolicy:
           kernel: the tensor or variable from which the op takes its weights.
         """
         contents = self._contents
-        if contents not in _constant_weights.FORMATS or not self.is_export() or tracing.is_freezing():
+        if contents not in _constant_weights.FORMATS or tracing.purpose() not in ("export", "portable"):
             return
         if not _is_cast(kernel):
             _constant_weights.mark(output.op, contents)

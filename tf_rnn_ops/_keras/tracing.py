@@ -60,7 +60,7 @@ def portable() -> Iterator[None]:
       False
     """
     with contextlib.ExitStack() as stack:
-        if SAVE_CONTEXT is not None and not is_saved():
+        if SAVE_CONTEXT is not None and not SAVE_CONTEXT.in_save_context():
             stack.enter_context(_NESTED_SAVES)
             stack.enter_context(_own_save_context())
         _scopes.depth += 1
@@ -68,16 +68,6 @@ def portable() -> Iterator[None]:
             yield
         finally:
             _scopes.depth -= 1
-
-
-def is_in_portable_scope() -> bool:
-    """Returns whether this thread is in a `portable` scope."""
-    return _scopes.depth > 0
-
-
-def is_freezing() -> bool:
-    """Returns whether this thread is in the scope `freezing`."""
-    return _scopes.is_freezing
 
 
 @contextlib.contextmanager
@@ -90,14 +80,22 @@ def freezing() -> Iterator[None]:
         _scopes.is_freezing = False
 
 
-def is_saved() -> bool:
-    """Returns whether the function being traced is for a SavedModel, or an export of Keras."""
-    return SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context()
+def purpose() -> str:
+    """Returns what the function being traced is for.
 
-
-def is_converted() -> bool:
-    """Returns whether the function being traced is for a converter that traces models itself."""
-    return _private_names.is_saved_by_old_keras() or _is_traced_by_converter()
+    Returns:
+      "portable" in a scope `portable`; "freezing"; "export" for a SavedModel or an export of Keras; "conversion" for a
+      converter that traces models itself; otherwise, and in eager mode, "call".
+    """
+    if tf.executing_eagerly():
+        return "call"
+    if _scopes.depth:
+        return "portable"
+    if _scopes.is_freezing:
+        return "freezing"
+    if SAVE_CONTEXT is not None and SAVE_CONTEXT.in_save_context():
+        return "export"
+    return "conversion" if _private_names.is_saved_by_old_keras() or _is_traced_by_converter() else "call"
 
 
 def _is_traced_by_converter() -> bool:
