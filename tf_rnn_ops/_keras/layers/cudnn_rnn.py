@@ -15,16 +15,18 @@ from tf_rnn_ops._keras.exports import POLICY
 from tf_rnn_ops._keras.layers.common import (
     arguments_of,
     checked_units,
+    draw,
     with_signature_of,
 )
-from tf_rnn_ops._keras.layers.initial_params import initial_params
 from tf_rnn_ops._keras.layers.sequence_lengths import check, checked_lengths, lengths_of_mask
 from tf_rnn_ops._keras.types import Initializer
 from tf_rnn_ops._library import ops
 from tf_rnn_ops._types import Function, Shape, TensorLike
 from tf_rnn_ops.params import Layout, layout, pack, unpack
-from tf_rnn_ops.params._arrays import library_of
+from tf_rnn_ops.params._arrays import TENSORFLOW, library_of
+from tf_rnn_ops.params._blocks import blocks
 from tf_rnn_ops.params._checks import checked_params
+from tf_rnn_ops.params._keras import pack_keras_blocks
 
 
 def _run_network(*network: tf.Tensor, seed: tf.Tensor | None = None, **attributes: Any) -> tuple[tf.Tensor, ...]:
@@ -95,6 +97,38 @@ class _SeedGenerator(keras.random.SeedGenerator, _private_names.AutoTrackable):
     def __init__(self, seed: int | None) -> None:
         with tf.device("CPU:0"):
             super().__init__(seed, name="seed_generator")
+
+
+def _initial_params(layout: Layout, initializers: Mapping[str, Any], unit_forget_bias: bool, dtype: str) -> tf.Tensor:
+    """Returns the initial params buffer.
+
+    Args:
+      layout: the layout of the buffer.
+      initializers: an initializer for each kind of region. It draws each matrix for all gates together,
+        [fan_in, num_gates * num_units], each bias, [num_gates * num_units], and each projection, [num_units, num_proj].
+      unit_forget_bias: whether to set the input biases of an LSTM's forget gates to 1.
+      dtype: the dtype of the buffer.
+    """
+    drawn = {}
+    for block in blocks(layout):
+        # A matrix in Keras's format is the transpose of the block.
+        weight = draw(_fresh(initializers[block.kind]), block.shape[::-1], dtype)
+        if block.kind == "input_bias" and layout.rnn_mode == "lstm" and unit_forget_bias:
+            i, f, g, o = keras.ops.split(weight, 4)
+            weight = keras.ops.concatenate([i, keras.ops.ones_like(f), g, o])
+        drawn[block.name] = weight
+    return pack_keras_blocks(TENSORFLOW, layout, drawn)
+
+
+def _fresh(initializer: Any) -> Any:
+    """Returns a copy that draws new numbers, unless the initializer has a seed.
+
+    Keras gives an initializer without a seed a random one, so that it draws the same numbers at each call.
+    """
+    has_random_seed = isinstance(initializer, keras.initializers.Initializer) and (
+        initializer.get_config().get("seed", 0) is None
+    )
+    return initializer.clone() if has_random_seed else initializer
 
 
 _SEED_STATE = "seed_generator_state"  # in files of Keras
@@ -346,7 +380,7 @@ class CudnnRNN(keras.layers.Layer):
             # In Keras, a GRU has both biases, the other layers have one.
             "recurrent_bias": self.bias_initializer if self.rnn_mode == "gru" else keras.initializers.Zeros(),
         }
-        return initial_params(self.layout, initializers, self.unit_forget_bias, dtype)
+        return _initial_params(self.layout, initializers, self.unit_forget_bias, dtype)
 
     def _unbuilt(self) -> str:
         return f"{type(self).__name__} has no weights yet: build or call the layer first"
