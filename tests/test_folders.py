@@ -17,9 +17,9 @@ MODULES["testing"] = {file.parent.name for file in (ROOT / "testing").rglob("__i
 def imported_names(file) -> set[str]:
     """Returns the full names of the modules and objects that a file imports, also within functions."""
     nodes = list(ast.walk(ast.parse(file.read_text())))
-    sources = [(f"{node.module}.", node) for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    sources += [("", node) for node in nodes if isinstance(node, ast.Import)]
-    return {prefix + alias.name for prefix, node in sources for alias in node.names}
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return names | {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
 
 
 def imported(file) -> set[str]:
