@@ -458,7 +458,7 @@ def test_eight_bits_of_what_is_not_finite(where, value):
     arguments[where][(0, 0) if where == "kernel" else (0, 0, 0)] = value
     serve = freeze(
         tf.function(lambda: raw_ops.KerasRNN(**arguments, is_training=False).outputs).get_concrete_function(),
-        weights="int8",
+        weight_format="int8",
     )
     actual = serve().numpy().reshape(2, 3)
     reached = (slice(None), 0) if where == "kernel" else (0, slice(None))
