@@ -51,7 +51,7 @@ _ONNX = ["onnx", "onnxruntime"]
 
 def _packed(name: str, label: str, weights: str, allowed_error: float = 0.0) -> Peer:
     """Returns our ops in SavedModels with packed weights."""
-    options = {"export_weights": weights}
+    options = {"exports": weights}
     return Peer(name, f"tf_rnn_ops {label}", "tensorflow_library.TfRnnOps", _OURS, options, allowed_error)
 
 
