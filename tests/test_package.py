@@ -33,6 +33,7 @@ NEEDED = {
 EXPORTED = {
     _library.ENGINE_PATH: {
         "TfRnnOps_CpuOps",
+        "TfRnnOps_OpTable",
         "TfRnnOps_ActiveInstructionSet",
         "TfRnnOps_SupportedInstructionSets",
         "TfRnnOps_PackedWeightsBytes",

@@ -7,6 +7,7 @@
 
 #include "cc/ffi/ffi_op.h"
 #include "cc/ffi/handlers.h"
+#include "cc/ops/bodies.h"
 #include "cc/ops/cpu/ops.h"
 #include "cc/ops/op.h"
 #include "cc/ops/signature.h"
@@ -44,7 +45,7 @@ const std::vector<FfiOp>& TfRnnOps_FfiOps() { return FfiOps(); }
 
 // Defines the handler of an op, and adds it to the list when the library is
 // loaded.
-#define TF_RNN_OPS_HANDLER(op)                                     \
+#define TF_RNN_OPS_HANDLER(op, ...)                                \
   extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* \
   TfRnnOps_##op(XLA_FFI_CallFrame* call) {                         \
     static const FfiOp& found = FindOp(#op);                       \
@@ -53,32 +54,6 @@ const std::vector<FfiOp>& TfRnnOps_FfiOps() { return FfiOps(); }
   [[maybe_unused]] static const bool added_##op =                  \
       AddOp(#op, "TfRnnOps_" #op, &TfRnnOps_##op);
 
-TF_RNN_OPS_HANDLER(GRUBlockCell)
-TF_RNN_OPS_HANDLER(GRUBlockCellGrad)
-TF_RNN_OPS_HANDLER(GRUBlockCellGradV2)
-TF_RNN_OPS_HANDLER(LSTMBlockCell)
-TF_RNN_OPS_HANDLER(LSTMBlockCellGrad)
-TF_RNN_OPS_HANDLER(BlockLSTM)
-TF_RNN_OPS_HANDLER(BlockLSTMGrad)
-TF_RNN_OPS_HANDLER(BlockLSTMV2)
-TF_RNN_OPS_HANDLER(BlockLSTMGradV2)
-TF_RNN_OPS_HANDLER(BlockLSTMGradV3)
-TF_RNN_OPS_HANDLER(CudnnRNN)
-TF_RNN_OPS_HANDLER(CudnnRNNV2)
-TF_RNN_OPS_HANDLER(CudnnRNNV3)
-TF_RNN_OPS_HANDLER(StatelessCudnnRNN)
-TF_RNN_OPS_HANDLER(CudnnRNNBackprop)
-TF_RNN_OPS_HANDLER(CudnnRNNBackpropV2)
-TF_RNN_OPS_HANDLER(CudnnRNNBackpropV3)
-TF_RNN_OPS_HANDLER(CudnnRNNBackpropGrad)
-TF_RNN_OPS_HANDLER(CudnnRNNDropoutMasks)
-TF_RNN_OPS_HANDLER(CudnnRNNParamsSize)
-TF_RNN_OPS_HANDLER(CudnnRNNCanonicalToParams)
-TF_RNN_OPS_HANDLER(CudnnRNNCanonicalToParamsV2)
-TF_RNN_OPS_HANDLER(CudnnRNNParamsToCanonical)
-TF_RNN_OPS_HANDLER(CudnnRNNParamsToCanonicalV2)
-TF_RNN_OPS_HANDLER(KerasRNN)
-TF_RNN_OPS_HANDLER(KerasRNNBackprop)
-TF_RNN_OPS_HANDLER(KerasRNNBackpropGrad)
+TF_RNN_OPS_FOR_EACH_OP(TF_RNN_OPS_HANDLER, TF_RNN_OPS_HANDLER)
 
 }  // namespace tf_rnn_ops

@@ -4,7 +4,6 @@
 #define TF_RNN_OPS_CC_OPS_CUDNN_RNN_H_
 
 #include <cstdint>
-#include <string>
 
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
@@ -19,64 +18,49 @@
 
 namespace tf_rnn_ops {
 
-// The configuration of a pass; lives as long as the call.
+// The configuration of a pass; lives as long as the call. The plan of each
+// engine derives from it, with a constructor from CallFrame*.
 struct NetworkPlan {
   // The number of elements of the reserve_space of a pass in training mode,
   // negative if it overflows.
   std::int64_t reserve_space_size = 0;
+  // Identifies the reserve_space.
+  rnn::ReserveSpaceKey key{};
 };
 
-// Runs networks on one device. Has the lifetime of the op, and like the op
-// several threads may use it at once.
-// PlanType: derives from NetworkPlan, with a constructor from CallFrame*.
-template <typename E, typename PlanType>
-class NetworkEngine {
- public:
-  using Plan = PlanType;
-
-  virtual ~NetworkEngine() = default;
-
-  // Of the forward op.
-  virtual Status Init(const Attributes& /*attributes*/) { return Status(); }
-
-  // is_training: of the forward pass, or of the one before a backward pass.
-  virtual Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
-                          Plan* plan) = 0;
-
-  // The shape and the contents of the output host_reserved.
-  // stream: the random numbers of the dropout masks.
-  virtual Shape HostReservedShape(int version, bool is_training) const = 0;
-  virtual void FillHostReserved(const Plan& plan,
-                                const rnn::RandomStream& stream,
-                                const Array& host_reserved) const = 0;
-
-  // Describes why reserve_space does not match the inputs; empty if it does.
-  // May replace the array by a copy. Copies its header.
-  virtual Status FindReserveSpaceMismatch(CallFrame* frame,
-                                          const CudnnRnnInputs& inputs,
-                                          Plan* plan, int version,
-                                          Array* reserve_space,
-                                          rnn::ReserveSpaceHeader* header,
-                                          std::string* mismatch) const = 0;
-
-  // Whether Backward needs input_backprop even if nothing reads it. It does not
-  // compute params_backprop if that is null.
-  virtual bool needs_input_backprop() const = 0;
-
-  // Run the passes. The engine provides the workspace.
-  virtual Status Forward(CallFrame* frame, const CudnnRnnInputs& inputs,
-                         Plan* plan, rnn::NetworkForward<E>* pass) const = 0;
-  virtual Status Backward(CallFrame* frame, const CudnnRnnInputs& inputs,
-                          Plan* plan, rnn::NetworkBackward<E>* pass) const = 0;
-
-  virtual Status SetZero(const Plan& plan, const Array& array) const = 0;
-};
+// The engine of a device is the class Engines::Network<E>. It has the lifetime
+// of the op, and like the op several threads may use it at once. Its members:
+//
+//   using Plan = ...;  // a NetworkPlan
+//   // Of the forward op.
+//   Status Init(const Attributes&);
+//   // is_training: of the forward pass, or of the one before a backward pass.
+//   Status MakePlan(const CudnnRnnInputs&, bool is_training, Plan*);
+//   // The shape and the contents of the output host_reserved. The stream is
+//   // that of the dropout masks.
+//   Shape HostReservedShape(int version, bool is_training) const;
+//   void FillHostReserved(const Plan&, const rnn::RandomStream&,
+//                         const Array& host_reserved) const;
+//   // Copies the header of reserve_space; zeros if there is none. May replace
+//   // the array by a copy.
+//   Status ReadHeader(CallFrame*, int version, Array* reserve_space,
+//                     rnn::ReserveSpaceHeader*) const;
+//   // Whether Backward needs input_backprop even if nothing reads it. It does
+//   // not compute params_backprop if that is null.
+//   bool needs_input_backprop() const;
+//   // Run the passes. The engine provides the workspace.
+//   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan*,
+//                  rnn::NetworkForward<E>*) const;
+//   Status Backward(CallFrame*, const CudnnRnnInputs&, Plan*,
+//                   rnn::NetworkBackward<E>*) const;
+//   Status SetZero(const Plan&, const Array&) const;
 
 // CudnnRNN, CudnnRNNV2 and CudnnRNNV3.
-// Engine: a NetworkEngine.
 // is_stateless: whether the seed of dropout is an input, and no attribute.
-template <typename Engine, typename E, int version, bool is_stateless = false>
+template <typename Engines, typename E, int version, bool is_stateless = false>
 class CudnnRnnForwardOp {
+  using Engine = typename Engines::template Network<E>;
+
  public:
   Status Init(const Attributes& attributes) {
     TF_RNN_OPS_RETURN_IF_ERROR(attributes_.Read(attributes));
@@ -171,8 +155,10 @@ class CudnnRnnForwardOp {
 };
 
 // CudnnRNNBackprop, CudnnRNNBackpropV2 and CudnnRNNBackpropV3.
-template <typename Engine, typename E, int version>
+template <typename Engines, typename E, int version>
 class CudnnRnnBackwardOp {
+  using Engine = typename Engines::template Network<E>;
+
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);
@@ -194,10 +180,10 @@ class CudnnRnnBackwardOp {
         engine_.MakePlan(inputs, /*is_training=*/true, &plan));
     rnn::ReserveSpaceHeader header;
     if (frame->has_values()) {
-      std::string mismatch;
-      TF_RNN_OPS_RETURN_IF_ERROR(engine_.FindReserveSpaceMismatch(
-          frame, inputs, &plan, version, &reserve_space, &header, &mismatch));
-      TF_RNN_OPS_RETURN_IF_ERROR(CheckReserveSpace(mismatch));
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          engine_.ReadHeader(frame, version, &reserve_space, &header));
+      TF_RNN_OPS_RETURN_IF_ERROR(CheckReserveSpace<E>(
+          plan.key, header, reserve_space, plan.reserve_space_size));
     }
     pass.reserve_space = reserve_space.As<E>();
     pass.reserve_space_header = &header;

@@ -17,32 +17,22 @@
 
 namespace tf_rnn_ops {
 
-// Runs the pass on one device. Has the lifetime of the op, and like the op
-// several threads may use it at once.
-template <typename E>
-class NetworkBackwardGradEngine {
- public:
-  virtual ~NetworkBackwardGradEngine() = default;
-
-  // Finds whether all elements are zeros.
-  virtual Status FindZeros(CallFrame* frame, const Array& array,
-                           bool* are_zeros) const = 0;
-
-  // Copies the header of a reserve_space; zeros if that is too short. May
-  // replace the array by a copy.
-  virtual Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                            rnn::ReserveSpaceHeader* header) const = 0;
-
-  // Runs the pass. Its reserve_space may come from any device. The engine
-  // provides the workspace.
-  virtual Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs& inputs,
-                              rnn::NetworkBackwardGrad<E>* pass) const = 0;
-
-  virtual Status SetZero(CallFrame* frame, const Array& array) const = 0;
-};
-
-// Engine: a NetworkBackwardGradEngine.
-template <typename Engine, typename E>
+// The engine of a device is the class Engines::NetworkBackwardGrad<E>. It has
+// the lifetime of the op, and like the op several threads may use it at once.
+// Its members:
+//
+//   // Finds whether all elements are zeros.
+//   Status FindZeros(CallFrame*, const Array&, bool* are_zeros) const;
+//   // Copies the header of a reserve_space; zeros if that is too short. May
+//   // replace the array by a copy.
+//   Status ReadHeader(CallFrame*, Array* reserve_space,
+//                     rnn::ReserveSpaceHeader*) const;
+//   // Runs the pass. Its reserve_space may come from any device. The engine
+//   // provides the workspace.
+//   Status BackwardGrad(CallFrame*, const CudnnRnnInputs&,
+//                       rnn::NetworkBackwardGrad<E>*) const;
+//   Status SetZero(CallFrame*, const Array&) const;
+template <typename Engines, typename E>
 class CudnnRnnBackwardGradOp {
  public:
   Status Init(const Attributes& attributes) {
@@ -171,7 +161,7 @@ class CudnnRnnBackwardGradOp {
 
   CudnnRnnAttributes attributes_;
   std::vector<std::string> skip_;
-  Engine engine_;
+  typename Engines::template NetworkBackwardGrad<E> engine_;
 };
 
 }  // namespace tf_rnn_ops

@@ -15,27 +15,19 @@
 
 namespace tf_rnn_ops {
 
-// Draws masks on one device. Has the lifetime of the op, and like the op
-// several threads may use it at once.
-class DropoutMasksEngine {
- public:
-  virtual ~DropoutMasksEngine() = default;
-
-  // As in NetworkBackwardGradEngine.
-  virtual Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                            rnn::ReserveSpaceHeader* header) const = 0;
-
-  // Fills the masks, [num_layers - 1, time, batch, output width].
-  virtual Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs,
-                      float dropout, const rnn::RandomStream& stream,
-                      float* masks) const = 0;
-  virtual Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs,
-                      float dropout, const rnn::RandomStream& stream,
-                      double* masks) const = 0;
-};
-
-// Engine: a DropoutMasksEngine.
-template <typename Engine, typename E>
+// The engine of a device is the class Engines::DropoutMasks. It has the
+// lifetime of the op, and like the op several threads may use it at once. Its
+// members:
+//
+//   // As that of the engine of CudnnRNNBackpropGrad.
+//   Status ReadHeader(CallFrame*, Array* reserve_space,
+//                     rnn::ReserveSpaceHeader*) const;
+//   // Fills the masks, [num_layers - 1, time, batch, output width].
+//   // M: float or double.
+//   template <typename M>
+//   Status Fill(CallFrame*, const CudnnRnnInputs&, float dropout,
+//               const rnn::RandomStream&, M* masks) const;
+template <typename Engines, typename E>
 class CudnnRnnDropoutMasksOp {
  public:
   Status Init(const Attributes& attributes) {
@@ -72,7 +64,7 @@ class CudnnRnnDropoutMasksOp {
 
  private:
   CudnnRnnAttributes attributes_;
-  Engine engine_;
+  typename Engines::DropoutMasks engine_;
 };
 
 }  // namespace tf_rnn_ops

@@ -18,9 +18,16 @@
 
 namespace tf_rnn_ops {
 
-// Returns an error if a reserve_space does not match.
-// mismatch: the reason, as a clause; empty if it matches.
-inline Status CheckReserveSpace(const std::string& mismatch) {
+// Rejects a reserve_space of another forward pass, or another size.
+// E: the type of its elements.
+// header: a copy of its header.
+template <typename E>
+Status CheckReserveSpace(const rnn::ReserveSpaceKey& key,
+                         const rnn::ReserveSpaceHeader& header,
+                         const Array& reserve_space,
+                         std::int64_t expected_size) {
+  const std::string mismatch = rnn::ReserveSpaceMismatch<E>(
+      key, header.data(), reserve_space.num_elements, expected_size);
   if (mismatch.empty()) return Status();
   return InvalidArgument(
       "reserve_space must be the output of the forward op for the same inputs "
@@ -94,17 +101,15 @@ class CudnnRnnInputs {
   template <typename E>
   Status CheckReserveSpaceOfAnyDevice(const rnn::ReserveSpaceHeader& header,
                                       const Array& reserve_space) const {
-    const std::int64_t size = reserve_space.num_elements;
     const auto origin = rnn::FindReserveSpaceOrigin(header);
     rnn::ReserveSpaceKey key = MakeReserveSpaceKey();
     key.device = origin.device;
     key.variant = origin.variant;
     // The size that a GPU needs is not known here.
-    return CheckReserveSpace(rnn::ReserveSpaceMismatch<E>(
-        key, header.data(), size,
-        origin.device == rnn::Device::kGpu
-            ? size
-            : rnn::ReserveSpaceSize<E>(config_, size_)));
+    return CheckReserveSpace<E>(key, header, reserve_space,
+                                origin.device == rnn::Device::kGpu
+                                    ? reserve_space.num_elements
+                                    : rnn::ReserveSpaceSize<E>(config_, size_));
   }
 
   // The key that identifies the reserve_space of these inputs on a CPU.

@@ -11,7 +11,6 @@
 #include "cc/ops/arguments.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/copier.h"
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/network_sizes.h"
 #include "cc/ops/sizes.h"
@@ -48,10 +47,17 @@ class CudnnRnnParamsSizeOp {
   CudnnRnnAttributes attributes_;
 };
 
+// The engine of a device, for the ops below and adapters, is the class
+// Engines::Copier. It copies within the memory of the device. Its members:
+//
+//   Status Init(CallFrame*);
+//   Status Copy(const void* source, std::size_t num_bytes, void* target);
+
 // CudnnRNNCanonicalToParams and CudnnRNNCanonicalToParamsV2.
-// DeviceCopier: a Copier.
-template <typename DeviceCopier, typename E>
+template <typename Engines, typename E>
 class CudnnRnnCanonicalToParamsOp {
+  using Copier = typename Engines::Copier;
+
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);
@@ -83,7 +89,7 @@ class CudnnRnnCanonicalToParamsOp {
         MakeOutput(frame, "params", {sizes.params_size.value()}, &params));
     if (!frame->has_values()) return Status();
     const rnn::CudnnRnnParamsLayout layout(sizes.config());
-    DeviceCopier copier;
+    Copier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(frame));
     for (std::size_t i = 0; i < weights.size(); ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(
@@ -118,9 +124,10 @@ class CudnnRnnCanonicalToParamsOp {
 };
 
 // CudnnRNNParamsToCanonical and CudnnRNNParamsToCanonicalV2.
-// DeviceCopier: a Copier.
-template <typename DeviceCopier, typename E>
+template <typename Engines, typename E>
 class CudnnRnnParamsToCanonicalOp {
+  using Copier = typename Engines::Copier;
+
  public:
   Status Init(const Attributes& attributes) {
     return attributes_.Read(attributes);
@@ -149,7 +156,7 @@ class CudnnRnnParamsToCanonicalOp {
     if (!frame->has_values()) return Status();
 
     const rnn::CudnnRnnParamsLayout layout(sizes.config());
-    DeviceCopier copier;
+    Copier copier;
     TF_RNN_OPS_RETURN_IF_ERROR(copier.Init(frame));
     for (int i = 0; i < num_weights; ++i) {
       TF_RNN_OPS_RETURN_IF_ERROR(

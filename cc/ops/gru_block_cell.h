@@ -80,21 +80,15 @@ class GruBlockCellInputs {
   Dimension gates_{2, cell_size_};
 };
 
-// Runs a step on one device. Has the lifetime of the op, and like the op
-// several threads may use it at once. Provides the workspace.
-template <typename E>
-class GruBlockCellEngine {
- public:
-  virtual ~GruBlockCellEngine() = default;
-
-  virtual Status Forward(CallFrame* frame, const GruBlockCellInputs& inputs,
-                         rnn::GruBlockCellForward<E>* step) const = 0;
-  virtual Status Backward(CallFrame* frame, const GruBlockCellInputs& inputs,
-                          rnn::GruBlockCellBackward<E>* step) const = 0;
-};
-
-// Engine: a GruBlockCellEngine.
-template <typename Engine, typename E>
+// The engine of a device is the class Engines::GruBlockCell<E>. It has the
+// lifetime of the op, and like the op several threads may use it at once. Its
+// members run a step, and provide the workspace:
+//
+//   Status Forward(CallFrame*, const GruBlockCellInputs&,
+//                  rnn::GruBlockCellForward<E>*) const;
+//   Status Backward(CallFrame*, const GruBlockCellInputs&,
+//                   rnn::GruBlockCellBackward<E>*) const;
+template <typename Engines, typename E>
 class GruBlockCellForwardOp {
  public:
   Status Init(const Attributes&) { return Status(); }
@@ -123,11 +117,11 @@ class GruBlockCellForwardOp {
   }
 
  private:
-  Engine engine_;
+  typename Engines::template GruBlockCell<E> engine_;
 };
 
 // GRUBlockCellGrad and, with gradients of r, u and c, GRUBlockCellGradV2.
-template <typename Engine, typename E, bool with_gate_gradients>
+template <typename Engines, typename E, bool with_gate_gradients>
 class GruBlockCellBackwardOp {
  public:
   Status Init(const Attributes&) { return Status(); }
@@ -170,7 +164,7 @@ class GruBlockCellBackwardOp {
     return inputs->ReadState("d_c", &step->d_c);
   }
 
-  Engine engine_;
+  typename Engines::template GruBlockCell<E> engine_;
 };
 
 }  // namespace tf_rnn_ops

@@ -37,25 +37,39 @@ struct OpEntry {
   std::unique_ptr<Op> (*make)();
 };
 
+// Sets of element types.
+struct Floats {
+  template <typename Add>
+  static void ForEach(const Add& add) {
+    add(ElementType::kFloat, float());
+    add(ElementType::kDouble, double());
+    add(ElementType::kHalf, rnn::Half());
+    add(ElementType::kBFloat16, rnn::BFloat16());
+  }
+};
+struct Integers {
+  template <typename Add>
+  static void ForEach(const Add& add) {
+    add(ElementType::kInt32, std::int32_t());
+    add(ElementType::kInt64, std::int64_t());
+  }
+};
+
 // A list of ops. Each op has one entry per element type; these are consecutive.
 class OpList {
  public:
-  // Adds an op for float, double, rnn::Half and rnn::BFloat16.
-  // Body: the class of the op for an element type, with a default constructor
-  //   and the members of `Op`.
-  template <template <typename> class Body>
-  void AddForEachFloat(std::string_view name) {
-    Add<Body<float>>(name, ElementType::kFloat);
-    Add<Body<double>>(name, ElementType::kDouble);
-    Add<Body<rnn::Half>>(name, ElementType::kHalf);
-    Add<Body<rnn::BFloat16>>(name, ElementType::kBFloat16);
-  }
-
-  // Adds an op for std::int32_t and std::int64_t.
-  template <template <typename> class Body>
-  void AddForEachInteger(std::string_view name) {
-    Add<Body<std::int32_t>>(name, ElementType::kInt32);
-    Add<Body<std::int64_t>>(name, ElementType::kInt64);
+  // Adds an op for each of some element types.
+  // make_body: returns the body for the type of its argument, of a class with a
+  //   default constructor and the members of `Op`.
+  template <typename Types, typename MakeBody>
+  void Add(std::string_view name, const MakeBody& make_body) {
+    Types::ForEach([&](ElementType type, auto zero) {
+      using Body = decltype(make_body(zero));
+      entries_.push_back(
+          {&FindSignature(name), type, []() -> std::unique_ptr<Op> {
+             return std::make_unique<OpOf<Body>>();
+           }});
+    });
   }
 
   const std::vector<OpEntry>& entries() const { return entries_; }
@@ -72,14 +86,6 @@ class OpList {
    private:
     Body body_;
   };
-
-  template <typename Body>
-  void Add(std::string_view name, ElementType type) {
-    entries_.push_back(
-        {&FindSignature(name), type, []() -> std::unique_ptr<Op> {
-           return std::make_unique<OpOf<Body>>();
-         }});
-  }
 
   std::vector<OpEntry> entries_;
 };

@@ -1,6 +1,7 @@
 // The signatures of the ops: their arguments and attributes, with
-// documentation. Op definitions, handlers and the registration of kernels
-// follow from them.
+// documentation, and what else is known of an op. Op definitions, handlers, the
+// registration of kernels and the tables in Python follow from them and from
+// the list of bodies (bodies.h).
 
 #ifndef TF_RNN_OPS_CC_OPS_SIGNATURE_H_
 #define TF_RNN_OPS_CC_OPS_SIGNATURE_H_
@@ -25,6 +26,12 @@ struct Argument {
   // Whether sizes of outputs depend on the values of this input. Such inputs
   // come first, and are no lists.
   bool is_size = false;
+  // Whether it holds weights, which an op packs only once if they are constants
+  // of a graph.
+  bool is_weight = false;
+  // Whether it is data of a forward op for its gradient. Its size and contents
+  // depend on the device, and nothing but these ops reads it.
+  bool is_opaque = false;
 };
 using Arguments = std::vector<Argument>;
 
@@ -51,6 +58,8 @@ struct Signature {
   // Whether two calls with the same inputs may have different results.
   bool is_stateful = false;
   BuiltinOp builtin = BuiltinOp::kNone;
+  // Whether it has GPU kernels. Every op has CPU kernels.
+  bool runs_on_gpus = false;
 };
 
 // All ops but AlignTensor, which has no body in this folder.

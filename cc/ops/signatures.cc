@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cc/ops/bodies.h"
 #include "cc/ops/signature.h"
 #include "cc/rnn/join.h"
 #include "cc/rnn/rnn_config.h"
@@ -22,6 +23,21 @@ std::vector<T> operator+(std::vector<T> first, const std::vector<T>& second) {
 
 Argument OnHost(const char* name, const char* doc, const char* type) {
   return {name, doc, type, /*count=*/nullptr, /*is_on_host=*/true};
+}
+
+Argument Opaque(Argument argument) {
+  argument.is_opaque = true;
+  return argument;
+}
+
+// The inputs of an op that packs the named ones.
+Arguments WithWeights(Arguments inputs,
+                      const std::vector<std::string_view>& names) {
+  for (Argument& input : inputs) {
+    input.is_weight =
+        std::find(names.begin(), names.end(), input.name) != names.end();
+  }
+  return inputs;
 }
 
 constexpr char kUnlessLstm[] = "unless rnn_mode is lstm.";
@@ -387,18 +403,19 @@ Arguments NetworkOutputs() {
 }
 
 Arguments ReserveSpace() {
-  return {{"reserve_space",
-           "Data for the gradient op, a vector. The forward op makes it from\n"
-           "  the same inputs and attributes; empty unless is_training."}};
+  return {Opaque(
+      {"reserve_space",
+       "Data for the gradient op, a vector. The forward op makes it from\n"
+       "  the same inputs and attributes; empty unless is_training."})};
 }
 
 Arguments HostReserved() {
-  return {OnHost(
+  return {Opaque(OnHost(
       "host_reserved",
       "Made by the forward op for the gradient op. On a GPU it\n"
       "  describes the contents of reserve_space; if it is empty, the\n"
       "  gradient op reads them, which takes longer. The CPU ignores it.",
-      "int8")};
+      "int8"))};
 }
 
 Arguments OutputGradients() {
@@ -478,16 +495,17 @@ std::vector<Signature> NetworkOps() {
       "Runs a stack of recurrent layers over a sequence.";
   const Arguments outputs = NetworkOutputs() + ReserveSpace();
   const Arguments outputs_of_v2 = outputs + HostReserved();
-  const Arguments inputs_of_v3 = NetworkInputs() + SequenceLengths();
+  const Arguments inputs = WithWeights(NetworkInputs(), {"params"});
   const Arguments gradients = InputGradients();
   return {
-      {"CudnnRNN", kForward, kNetworkDoc, NetworkInputs(), outputs,
+      {"CudnnRNN", kForward, kNetworkDoc, inputs, outputs,
        Network() + Seeds() + AttributeList{IsTraining()}},
-      {"CudnnRNNV2", kForward, kNetworkDoc, NetworkInputs(), outputs_of_v2,
+      {"CudnnRNNV2", kForward, kNetworkDoc, inputs, outputs_of_v2,
        Network() + Seeds() + AttributeList{IsTraining()}},
       {"CudnnRNNV3",
        "Runs a stack of recurrent layers over sequences of variable length.",
-       std::string(kNetworkDoc) + kSequenceDoc, inputs_of_v3, outputs_of_v2,
+       std::string(kNetworkDoc) + kSequenceDoc, inputs + SequenceLengths(),
+       outputs_of_v2,
        Network() + Seeds() +
            AttributeList{NumProj(), IsTraining(), TimeMajor()}},
       {"CudnnRNNBackprop", "Computes the gradients of CudnnRNN.", "",
@@ -496,8 +514,8 @@ std::vector<Signature> NetworkOps() {
        NetworkInputs() + BackpropInputs() + HostReserved(), gradients,
        Network() + Seeds()},
       {"CudnnRNNBackpropV3", "Computes the gradients of CudnnRNNV3.", "",
-       inputs_of_v3 + BackpropInputs() + HostReserved(), gradients,
-       Network() + Seeds() + NumProjAndTimeMajor()}};
+       NetworkInputs() + SequenceLengths() + BackpropInputs() + HostReserved(),
+       gradients, Network() + Seeds() + NumProjAndTimeMajor()}};
 }
 
 // Ops on networks that TensorFlow does not have.
@@ -508,7 +526,7 @@ std::vector<Signature> OtherNetworkOps() {
        "Runs CudnnRNNV3 with seeds as an input: equal inputs give equal "
        "dropout masks.",
        "",
-       inputs +
+       WithWeights(inputs, {"params"}) +
            Arguments{OnHost("seed", "The two seeds of dropout, [2].", "int64")},
        NetworkOutputs() + ReserveSpace() + HostReserved(),
        Network() + AttributeList{NumProj(), IsTraining(), TimeMajor()}},
@@ -713,7 +731,8 @@ std::vector<Signature> LayerOps() {
   return {
       {"KerasRNN",
        "Computes a Keras LSTM, GRU or SimpleRNN layer from its Keras weights.",
-       "", LayerInputs(), LayerOutputs() + ReserveSpace(),
+       "", WithWeights(LayerInputs(), {"kernel", "recurrent_kernel", "bias"}),
+       LayerOutputs() + ReserveSpace(),
        attributes + AttributeList{{"is_training: bool = true",
                                    "Whether to fill reserve_space, which the "
                                    "gradient op requires."}}},
@@ -732,6 +751,22 @@ CudnnRNNBackpropGrad has the formulas.
 
 // ---------------------------------------------------------------------------
 
+// Finds which ops have GPU kernels, from the list of bodies.
+std::vector<Signature> WithDevices(std::vector<Signature> signatures) {
+  const std::vector<std::string_view> on_gpus = {
+#define TF_RNN_OPS_NAME(name, ...) #name,
+#define TF_RNN_OPS_SKIP(...)
+      TF_RNN_OPS_FOR_EACH_OP(TF_RNN_OPS_NAME, TF_RNN_OPS_SKIP)
+#undef TF_RNN_OPS_SKIP
+#undef TF_RNN_OPS_NAME
+  };
+  for (Signature& signature : signatures) {
+    signature.runs_on_gpus = std::find(on_gpus.begin(), on_gpus.end(),
+                                       signature.name) != on_gpus.end();
+  }
+  return signatures;
+}
+
 // Sets a field of all signatures.
 template <typename Field>
 std::vector<Signature> With(Field Signature::* field, Field value,
@@ -743,11 +778,11 @@ std::vector<Signature> With(Field Signature::* field, Field value,
 }  // namespace
 
 const std::vector<Signature>& Signatures() {
-  static const auto* const signatures = new std::vector<Signature>(
+  static const auto* const signatures = new std::vector<Signature>(WithDevices(
       With(&Signature::builtin, BuiltinOp::kRunsOnCpus, CellOps() + LstmOps()) +
       With(&Signature::builtin, BuiltinOp::kRunsOnGpusOnly,
            With(&Signature::is_stateful, true, NetworkOps()) + ParamsOps()) +
-      OtherCellOps() + OtherLstmOps() + OtherNetworkOps() + LayerOps());
+      OtherCellOps() + OtherLstmOps() + OtherNetworkOps() + LayerOps()));
   return *signatures;
 }
 

@@ -7,18 +7,16 @@
 #include <cstddef>
 
 #include "cc/ops/call_frame.h"
-#include "cc/ops/copier.h"
 #include "cc/rnn/status.h"
 
 namespace tf_rnn_ops {
 
 // Copies within CPU memory.
-class CpuCopier final : public Copier {
+class CpuCopier {
  public:
-  Status Init(CallFrame*) override { return Status(); }
+  Status Init(CallFrame*) { return Status(); }
 
-  Status Copy(const void* source, std::size_t num_bytes,
-              void* target) override {
+  Status Copy(const void* source, std::size_t num_bytes, void* target) {
     std::copy_n(static_cast<const char*>(source), num_bytes,
                 static_cast<char*>(target));
     return Status();

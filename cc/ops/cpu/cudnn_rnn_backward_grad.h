@@ -19,22 +19,21 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class CpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
+class CpuNetworkBackwardGradEngine {
  public:
-  Status FindZeros(CallFrame*, const Array& array,
-                   bool* are_zeros) const override {
+  Status FindZeros(CallFrame*, const Array& array, bool* are_zeros) const {
     *are_zeros = AreZeros<E>(array);
     return Status();
   }
 
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const override {
+                    rnn::ReserveSpaceHeader* header) const {
     return ReadReserveSpaceHeader(frame, reserve_space, header);
   }
 
   // Runs the forward pass again if it ran on a GPU.
   Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs& inputs,
-                      rnn::NetworkBackwardGrad<E>* pass) const override {
+                      rnn::NetworkBackwardGrad<E>* pass) const {
     rnn::ReserveSpaceHeader header;
     const auto origin =
         rnn::FindReserveSpaceOrigin(*pass->reserve_space_header);
@@ -46,7 +45,7 @@ class CpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
                    kernels.backward_grad, pass);
   }
 
-  Status SetZero(CallFrame*, const Array& array) const override {
+  Status SetZero(CallFrame*, const Array& array) const {
     tf_rnn_ops::SetZero(array);
     return Status();
   }

@@ -14,27 +14,16 @@
 
 namespace tf_rnn_ops {
 
-class CpuDropoutMasksEngine final : public DropoutMasksEngine {
+class CpuDropoutMasksEngine {
  public:
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const override {
+                    rnn::ReserveSpaceHeader* header) const {
     return ReadReserveSpaceHeader(frame, reserve_space, header);
   }
 
-  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
-              const rnn::RandomStream& stream, float* masks) const override {
-    return Draw(frame, inputs, dropout, stream, masks);
-  }
-  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
-              const rnn::RandomStream& stream, double* masks) const override {
-    return Draw(frame, inputs, dropout, stream, masks);
-  }
-
- private:
-  // M: float or double.
   template <typename M>
-  static Status Draw(CallFrame* frame, const CudnnRnnInputs& inputs,
-                     float dropout, const rnn::RandomStream& stream, M* masks) {
+  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
+              const rnn::RandomStream& stream, M* masks) const {
     rnn::PoolExecutor executor = MakeExecutor(frame->FindThreads());
     KernelsFor<M>(inputs).dropout_masks(inputs.config(), inputs.size(), dropout,
                                         stream, masks, executor);

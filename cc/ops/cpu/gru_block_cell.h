@@ -13,16 +13,16 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class CpuGruBlockCellEngine final : public GruBlockCellEngine<E> {
+class CpuGruBlockCellEngine {
  public:
   Status Forward(CallFrame* frame, const GruBlockCellInputs& inputs,
-                 rnn::GruBlockCellForward<E>* step) const override {
+                 rnn::GruBlockCellForward<E>* step) const {
     return RunPass(frame, inputs, kernels_.forward_workspace, kernels_.forward,
                    step);
   }
 
   Status Backward(CallFrame* frame, const GruBlockCellInputs& inputs,
-                  rnn::GruBlockCellBackward<E>* step) const override {
+                  rnn::GruBlockCellBackward<E>* step) const {
     return RunPass(frame, inputs, kernels_.backward_workspace,
                    kernels_.backward, step);
   }

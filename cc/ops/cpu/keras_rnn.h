@@ -129,10 +129,11 @@ Status ReadKerasReserveSpace(CallFrame* frame, const KerasRnnInputs& inputs,
                                        "[reserve_space_size]", {kAnySize},
                                        reserve_space));
   if (!frame->has_values()) return Status();
-  std::string mismatch;
-  TF_RNN_OPS_RETURN_IF_ERROR(FindReserveSpaceMismatch<E>(
-      frame, inputs, reserve_space, header, &mismatch));
-  return CheckReserveSpace(mismatch);
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      ReadReserveSpaceHeader(frame, reserve_space, header));
+  return CheckReserveSpace<E>(
+      inputs.MakeReserveSpaceKey(), *header, *reserve_space,
+      rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
 }
 
 template <typename E>

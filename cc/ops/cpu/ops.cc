@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cc/ops/bodies.h"
 #include "cc/ops/cpu/block_lstm.h"
 #include "cc/ops/cpu/copier.h"
 #include "cc/ops/cpu/cudnn_rnn.h"
@@ -9,13 +10,17 @@
 #include "cc/ops/cpu/cudnn_rnn_dropout_masks.h"
 #include "cc/ops/cpu/gru_block_cell.h"
 #include "cc/ops/cpu/keras_rnn.h"
-#include "cc/ops/device_ops.h"
+#include "cc/ops/cudnn_rnn.h"
+#include "cc/ops/cudnn_rnn_backward_grad.h"
+#include "cc/ops/cudnn_rnn_dropout_masks.h"
+#include "cc/ops/cudnn_rnn_params.h"
+#include "cc/ops/gru_block_cell.h"
 #include "cc/ops/op.h"
 
 namespace tf_rnn_ops {
 namespace {
 
-struct CpuEngines {
+struct Engines {
   template <typename E>
   using Network = CpuNetworkEngine<E>;
   template <typename E>
@@ -26,36 +31,15 @@ struct CpuEngines {
   using Copier = CpuCopier;
 };
 
-template <typename E>
-using Lstm = BlockLstmForwardOp<E, LstmVersion::kV1>;
-template <typename E>
-using LstmGrad = BlockLstmBackwardOp<E, LstmVersion::kV1>;
-template <typename E>
-using LstmV2 = BlockLstmForwardOp<E, LstmVersion::kV2>;
-template <typename E>
-using LstmGradV2 = BlockLstmBackwardOp<E, LstmVersion::kV2>;
-template <typename E>
-using LstmGradV3 = BlockLstmBackwardOp<E, LstmVersion::kV3>;
-
 }  // namespace
 
 const std::vector<OpEntry>& TfRnnOps_CpuOps() {
   static const auto* const ops = [] {
-    auto* list = new OpList;
-    DeviceOps<CpuEngines>::AddTo(list);
-    list->AddForEachFloat<LstmBlockCellForwardOp>("LSTMBlockCell");
-    list->AddForEachFloat<LstmBlockCellBackwardOp>("LSTMBlockCellGrad");
-    list->AddForEachFloat<Lstm>("BlockLSTM");
-    list->AddForEachFloat<LstmGrad>("BlockLSTMGrad");
-    list->AddForEachFloat<LstmV2>("BlockLSTMV2");
-    list->AddForEachFloat<LstmGradV2>("BlockLSTMGradV2");
-    list->AddForEachFloat<LstmGradV3>("BlockLSTMGradV3");
-    list->AddForEachFloat<KerasRnnForwardOp>("KerasRNN");
-    list->AddForEachFloat<KerasRnnBackwardOp>("KerasRNNBackprop");
-    list->AddForEachFloat<KerasRnnBackwardGradOp>("KerasRNNBackpropGrad");
-    return list;
+    OpList list;
+    TF_RNN_OPS_FOR_EACH_OP(TF_RNN_OPS_ADD_BODY, TF_RNN_OPS_ADD_BODY)
+    return new std::vector<OpEntry>(list.entries());
   }();
-  return ops->entries();
+  return *ops;
 }
 
 }  // namespace tf_rnn_ops

@@ -106,22 +106,6 @@ inline Status ReadReserveSpaceHeader(CallFrame* frame, Array* reserve_space,
   return Status();
 }
 
-// Aligns a reserve_space, copies its header, and describes why the
-// reserve_space is not from a forward pass of this network on a CPU. E: the
-// type of the elements. mismatch: empty if the reserve_space matches.
-template <typename E, typename Inputs>
-Status FindReserveSpaceMismatch(CallFrame* frame, const Inputs& inputs,
-                                Array* reserve_space,
-                                rnn::ReserveSpaceHeader* header,
-                                std::string* mismatch) {
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadReserveSpaceHeader(frame, reserve_space, header));
-  *mismatch = rnn::ReserveSpaceMismatch<E>(
-      inputs.MakeReserveSpaceKey(), header->data(), reserve_space->num_elements,
-      rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
-  return Status();
-}
-
 // Finds the size of the reserve_space of a network; kAnySize if it depends on
 // unknown sizes.
 template <typename E, typename Inputs>

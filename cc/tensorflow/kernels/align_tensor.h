@@ -14,7 +14,7 @@ namespace tf_rnn_ops {
 
 // Not a CallKernel, since a frame cannot forward an aligned input tensor as the
 // output.
-// DeviceCopier: a Copier (cc/ops/copier.h).
+// DeviceCopier: an engine for copies (cc/ops/cudnn_rnn_params.h).
 template <typename DeviceCopier>
 class AlignTensorKernel final : public tensorflow::OpKernel {
  public:

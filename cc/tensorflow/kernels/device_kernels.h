@@ -31,7 +31,7 @@ void ReplaceKernels(const std::string& device_type,
                     const std::vector<OpEntry>& ops);
 
 // Registers the kernels of AlignTensor.
-// DeviceCopier: a Copier (cc/ops/copier.h).
+// DeviceCopier: an engine for copies (cc/ops/cudnn_rnn_params.h).
 template <typename DeviceCopier>
 void RegisterAlignTensor(const std::string& device_type) {
   constexpr char kOp[] = "TfRnnOps>AlignTensor";

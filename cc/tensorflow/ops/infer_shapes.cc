@@ -1,10 +1,10 @@
 #include "cc/tensorflow/ops/infer_shapes.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cc/ops/array.h"
@@ -94,13 +94,16 @@ class ShapeFrame final : public CallFrame {
 
   Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                      std::vector<Array>* arrays) override {
-    // The size of the data for the gradient depends on the device.
-    const bool is_reserve_space = std::string_view(name) == "reserve_space";
+    const bool is_opaque = std::any_of(
+        op_.outputs.begin(), op_.outputs.end(), [name](const Argument& output) {
+          return output.is_opaque && output.name == name;
+        });
     std::vector<ShapeHandle> handles;
     for (const Shape& shape : shapes) {
-      handles.push_back(is_reserve_space && shape[0] != 0
-                            ? c_->Vector(c_->UnknownDim())
-                            : ToHandle(shape));
+      // The size of opaque data depends on the device.
+      const bool is_unknown = is_opaque && shape.rank() > 0 && shape[0] != 0;
+      handles.push_back(is_unknown ? c_->Vector(c_->UnknownDim())
+                                   : ToHandle(shape));
     }
     arrays->resize(shapes.size());
     return FromAbslStatus(c_->set_output(name, handles));

@@ -120,15 +120,6 @@ std::vector<std::string> ToMlir(
   return attributes;
 }
 
-// Whether an input is data of the forward op. A branch of tf.cond or
-// tf.switch_case passes it to its gradient with a dynamic size: its size if the
-// branch ran, else 0. The gradient runs only if the branch did, so the bound is
-// the size. The shape functions do not know it because it depends on the
-// device.
-bool IsOpaque(absl::string_view input) {
-  return input == "reserve_space" || input == "host_reserved";
-}
-
 // A call at compile time. Only shapes are known, and the values of inputs that
 // sizes depend on. If these are all inputs, the results are constants.
 class CompiledFrame final : public CallFrame {
@@ -146,6 +137,9 @@ class CompiledFrame final : public CallFrame {
   }
 
   Status FindInputs(const char* name, std::vector<Array>* arrays) override {
+    const Argument& input = *absl::c_find_if(
+        ffi_op_.signature->inputs,
+        [name](const Argument& argument) { return argument.name == name; });
     int begin, end;
     TF_RNN_OPS_RETURN_IF_ERROR(
         FromAbslStatus(ctx_->op_kernel().InputRange(name, &begin, &end)));
@@ -153,7 +147,7 @@ class CompiledFrame final : public CallFrame {
     for (int i = begin; i < end; ++i) {
       Array* array = &(*arrays)[i - begin];
       TF_RNN_OPS_RETURN_IF_ERROR(FromAbslStatus(
-          IsSize(name) ? ReadValue(i, array) : ReadShape(name, i, array)));
+          input.is_size ? ReadValue(i, array) : ReadShape(input, i, array)));
     }
     return Status();
   }
@@ -193,20 +187,16 @@ class CompiledFrame final : public CallFrame {
   const std::vector<Tensor>& output_values() const { return output_values_; }
 
  private:
-  bool IsSize(absl::string_view input) const {
-    return absl::c_any_of(ffi_op_.signature->inputs,
-                          [input](const Argument& argument) {
-                            return argument.is_size && argument.name == input;
-                          });
-  }
-
-  absl::Status ReadShape(const char* name, int i, Array* array) {
+  absl::Status ReadShape(const Argument& input, int i, Array* array) {
     TF_ASSIGN_OR_RETURN(xla::Shape shape, ctx_->InputXlaShape(i));
-    if (IsOpaque(name)) {
+    if (input.is_opaque) {
+      // A branch of tf.cond or tf.switch_case passes opaque data to its
+      // gradient with a dynamic size: its size if the branch ran, else 0. The
+      // gradient runs only if the branch did, so the bound is the size.
       shape = xla::ShapeUtil::MakeStaticShape(shape);
     } else if (shape.is_dynamic()) {
       return absl::UnimplementedError(
-          absl::StrCat(name,
+          absl::StrCat(input.name,
                        " must have a static shape to be compiled with XLA, but "
                        "has the shape ",
                        shape.ToString()));

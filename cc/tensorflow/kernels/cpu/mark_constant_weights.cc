@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cc/ops/call_frame.h"
+#include "cc/ops/signature.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
@@ -25,15 +26,19 @@ namespace {
 using ::tensorflow::Edge;
 using ::tensorflow::Node;
 
-// The names of an op's weights; empty for other ops.
+// The names of the weights that an op packs; empty for most ops.
 std::vector<absl::string_view> NamesOfWeights(absl::string_view op) {
-  absl::ConsumePrefix(&op, "TfRnnOps>");
-  if (op == "KerasRNN") return {"kernel", "recurrent_kernel", "bias"};
-  if (op == "CudnnRNN" || op == "CudnnRNNV2" || op == "CudnnRNNV3" ||
-      op == "StatelessCudnnRNN") {
-    return {"params"};
+  const bool is_ours = absl::ConsumePrefix(&op, "TfRnnOps>");
+  std::vector<absl::string_view> names;
+  for (const Signature& signature : Signatures()) {
+    const bool is_it = signature.name == op &&
+                       (is_ours || signature.builtin != BuiltinOp::kNone);
+    if (!is_it) continue;
+    for (const Argument& input : signature.inputs) {
+      if (input.is_weight) names.push_back(input.name);
+    }
   }
-  return {};
+  return names;
 }
 
 // The node that makes the value of a node, also in each step of a loop that

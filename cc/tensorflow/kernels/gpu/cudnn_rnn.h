@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "cc/gpu/arrays.h"
 #include "cc/gpu/cudnn.h"
@@ -57,22 +56,22 @@ struct GpuNetworkPlan : NetworkPlan {
   OpCall call;
   gpu::CudnnRnn<E>* networks = nullptr;
   gpu::CudnnRnnPlan cudnn_plan;
-  // Set if the backward pass may overwrite the reserve_space.
-  std::unique_ptr<tensorflow::Tensor> taken_reserve_space;
 };
 
 template <typename E>
-class GpuNetworkEngine final : public NetworkEngine<E, GpuNetworkPlan<E>> {
+class GpuNetworkEngine {
  public:
   using Plan = GpuNetworkPlan<E>;
 
-  Status MakePlan(const CudnnRnnInputs& inputs, bool is_training,
-                  Plan* plan) override {
+  Status Init(const Attributes&) { return Status(); }
+
+  Status MakePlan(const CudnnRnnInputs& inputs, bool is_training, Plan* plan) {
     TF_RNN_OPS_RETURN_IF_ERROR(plan->call.Init());
     TF_RNN_OPS_RETURN_IF_ERROR(networks_.Find(&plan->networks));
     TF_RNN_OPS_RETURN_IF_ERROR(plan->networks->Plan(
         {plan->call.call(), AllowsTf32()}, inputs.MakeReserveSpaceKey(),
         is_training, &plan->cudnn_plan));
+    plan->key = plan->cudnn_plan.key();
     plan->reserve_space_size =
         (plan->cudnn_plan.reserve_space_bytes() + sizeof(E) - 1) / sizeof(E);
     return Status();
@@ -80,20 +79,20 @@ class GpuNetworkEngine final : public NetworkEngine<E, GpuNetworkPlan<E>> {
 
   // A copy of the header of reserve_space, so that the backward pass does not
   // wait for the GPU to read it.
-  Shape HostReservedShape(int, bool is_training) const override {
+  Shape HostReservedShape(int, bool is_training) const {
     return {is_training ? rnn::kReserveSpaceHeaderBytes : 0};
   }
   void FillHostReserved(const Plan& plan, const rnn::RandomStream& stream,
-                        const Array& host_reserved) const override {
+                        const Array& host_reserved) const {
     const gpu::ReserveSpaceHeader header = MakeHeader(plan, stream);
     std::copy_n(header.data(), host_reserved.num_bytes,
                 host_reserved.As<char>());
   }
 
-  bool needs_input_backprop() const override { return true; }
+  bool needs_input_backprop() const { return true; }
 
   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
-                 rnn::NetworkForward<E>* pass) const override {
+                 rnn::NetworkForward<E>* pass) const {
     if (pass->is_training) {
       TF_RNN_OPS_RETURN_IF_ERROR(gpu::WriteReserveSpaceHeader(
           plan->call.call(), MakeHeader(*plan, pass->stream),
@@ -102,16 +101,15 @@ class GpuNetworkEngine final : public NetworkEngine<E, GpuNetworkPlan<E>> {
     return plan->networks->Forward(*pass, &plan->cudnn_plan);
   }
 
-  Status Backward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
-                  rnn::NetworkBackward<E>* pass) const override {
-    return plan->networks->Backward(*pass, &plan->cudnn_plan,
-                                    plan->taken_reserve_space != nullptr);
+  Status Backward(CallFrame* frame, const CudnnRnnInputs&, Plan* plan,
+                  rnn::NetworkBackward<E>* pass) const {
+    std::unique_ptr<tensorflow::Tensor> taken;
+    TF_RNN_OPS_RETURN_IF_ERROR(TakeReserveSpace(ContextOf(frame), &taken));
+    return plan->networks->Backward(*pass, &plan->cudnn_plan, taken != nullptr);
   }
 
-  Status FindReserveSpaceMismatch(CallFrame* frame, const CudnnRnnInputs&,
-                                  Plan* plan, int version, Array* reserve_space,
-                                  rnn::ReserveSpaceHeader* header,
-                                  std::string* mismatch) const override {
+  Status ReadHeader(CallFrame* frame, int version, Array* reserve_space,
+                    rnn::ReserveSpaceHeader* header) const {
     *header = {};
     Array host_reserved;
     if (version >= 2) {
@@ -119,20 +117,16 @@ class GpuNetworkEngine final : public NetworkEngine<E, GpuNetworkPlan<E>> {
           frame->FindInput("host_reserved", &host_reserved));
     }
     if (host_reserved.num_elements == 0) {
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          ReadReserveSpaceHeader(frame, *reserve_space, header));
-    } else if (host_reserved.shape.Fits({rnn::kReserveSpaceHeaderBytes})) {
+      return ReadReserveSpaceHeader(frame, *reserve_space, header);
+    }
+    if (host_reserved.shape.Fits({rnn::kReserveSpaceHeaderBytes})) {
       // As FillHostReserved wrote it. Zeros are no valid header.
       std::copy_n(host_reserved.As<char>(), header->size(), header->data());
     }
-    *mismatch = rnn::ReserveSpaceMismatch<E>(
-        plan->cudnn_plan.key(), header->data(), reserve_space->num_elements,
-        plan->reserve_space_size);
-    if (!mismatch->empty()) return Status();
-    return TakeReserveSpace(ContextOf(frame), &plan->taken_reserve_space);
+    return Status();
   }
 
-  Status SetZero(const Plan& plan, const Array& array) const override {
+  Status SetZero(const Plan& plan, const Array& array) const {
     return gpu::ZeroBytes(plan.call.call(), array.num_bytes, array.data);
   }
 

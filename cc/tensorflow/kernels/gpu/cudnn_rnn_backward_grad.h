@@ -20,10 +20,10 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class GpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
+class GpuNetworkBackwardGradEngine {
  public:
   Status FindZeros(CallFrame* frame, const Array& array,
-                   bool* are_zeros) const override {
+                   bool* are_zeros) const {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     return gpu::FindZeros(call.call(), gpu::DataTypeOf<E>, array.num_elements,
@@ -31,12 +31,12 @@ class GpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
   }
 
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const override {
+                    rnn::ReserveSpaceHeader* header) const {
     return ReadReserveSpaceHeader(frame, *reserve_space, header);
   }
 
   Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs&,
-                      rnn::NetworkBackwardGrad<E>* pass) const override {
+                      rnn::NetworkBackwardGrad<E>* pass) const {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     gpu::Cublas* cublas;
@@ -45,7 +45,7 @@ class GpuNetworkBackwardGradEngine final : public NetworkBackwardGradEngine<E> {
                                        *pass);
   }
 
-  Status SetZero(CallFrame* frame, const Array& array) const override {
+  Status SetZero(CallFrame* frame, const Array& array) const {
     OpCall call(ContextOf(frame));
     TF_RNN_OPS_RETURN_IF_ERROR(call.Init());
     return gpu::ZeroBytes(call.call(), array.num_bytes, array.data);

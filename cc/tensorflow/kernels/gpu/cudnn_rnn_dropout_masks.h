@@ -19,27 +19,16 @@
 
 namespace tf_rnn_ops {
 
-class GpuDropoutMasksEngine final : public DropoutMasksEngine {
+class GpuDropoutMasksEngine {
  public:
   Status ReadHeader(CallFrame* frame, Array* reserve_space,
-                    rnn::ReserveSpaceHeader* header) const override {
+                    rnn::ReserveSpaceHeader* header) const {
     return ReadReserveSpaceHeader(frame, *reserve_space, header);
   }
 
-  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
-              const rnn::RandomStream& stream, float* masks) const override {
-    return Draw(frame, inputs, dropout, stream, masks);
-  }
-  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
-              const rnn::RandomStream& stream, double* masks) const override {
-    return Draw(frame, inputs, dropout, stream, masks);
-  }
-
- private:
-  // M: float or double.
   template <typename M>
-  static Status Draw(CallFrame* frame, const CudnnRnnInputs& inputs,
-                     float dropout, const rnn::RandomStream& stream, M* masks) {
+  Status Fill(CallFrame* frame, const CudnnRnnInputs& inputs, float dropout,
+              const rnn::RandomStream& stream, M* masks) const {
     const auto [time, batch] = inputs.size();
     const std::int64_t width = inputs.output_width();
     if (time == 0 || batch == 0 || width == 0) return Status();

@@ -15,15 +15,15 @@
 namespace tf_rnn_ops {
 
 template <typename E>
-class GpuGruBlockCellEngine final : public GruBlockCellEngine<E> {
+class GpuGruBlockCellEngine {
  public:
   Status Forward(CallFrame* frame, const GruBlockCellInputs&,
-                 rnn::GruBlockCellForward<E>* step) const override {
+                 rnn::GruBlockCellForward<E>* step) const {
     return Run(frame, gpu::RunGruBlockCellForward<E>, *step);
   }
 
   Status Backward(CallFrame* frame, const GruBlockCellInputs&,
-                  rnn::GruBlockCellBackward<E>* step) const override {
+                  rnn::GruBlockCellBackward<E>* step) const {
     return Run(frame, gpu::RunGruBlockCellBackward<E>, *step);
   }
 

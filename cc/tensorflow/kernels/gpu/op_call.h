@@ -12,7 +12,6 @@
 #include "cc/gpu/cuda_driver.h"
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
-#include "cc/ops/copier.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/kernels/tensorflow_frame.h"
@@ -51,15 +50,14 @@ class OpCall {
 };
 
 // Copies within GPU memory.
-class GpuCopier final : public Copier {
+class GpuCopier {
  public:
-  Status Init(CallFrame* frame) override {
+  Status Init(CallFrame* frame) {
     call_ = std::make_unique<OpCall>(ContextOf(frame));
     return call_->Init();
   }
 
-  Status Copy(const void* source, std::size_t num_bytes,
-              void* target) override {
+  Status Copy(const void* source, std::size_t num_bytes, void* target) {
     return gpu::CopyBytes(call_->call(), num_bytes, source, target);
   }
 

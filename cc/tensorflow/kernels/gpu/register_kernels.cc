@@ -1,6 +1,11 @@
 // Registers the GPU kernels of our ops when the GPU library is loaded.
 
-#include "cc/ops/device_ops.h"
+#include "cc/ops/bodies.h"
+#include "cc/ops/cudnn_rnn.h"
+#include "cc/ops/cudnn_rnn_backward_grad.h"
+#include "cc/ops/cudnn_rnn_dropout_masks.h"
+#include "cc/ops/cudnn_rnn_params.h"
+#include "cc/ops/gru_block_cell.h"
 #include "cc/ops/op.h"
 #include "cc/tensorflow/kernels/device_kernels.h"
 #include "cc/tensorflow/kernels/gpu/cudnn_rnn.h"
@@ -13,7 +18,7 @@
 namespace tf_rnn_ops {
 namespace {
 
-struct GpuEngines {
+struct Engines {
   template <typename E>
   using Network = GpuNetworkEngine<E>;
   template <typename E>
@@ -26,9 +31,11 @@ struct GpuEngines {
 
 [[maybe_unused]] const bool registered = [] {
   // Never destroyed, since the kernels refer to it.
-  static auto& ops = *new OpList;
-  DeviceOps<GpuEngines>::AddTo(&ops);
-  RegisterKernels(tensorflow::DEVICE_GPU, "TfRnnOps>", ops.entries());
+  static auto& list = *new OpList;
+#define TF_RNN_OPS_SKIP(...)
+  TF_RNN_OPS_FOR_EACH_OP(TF_RNN_OPS_ADD_BODY, TF_RNN_OPS_SKIP)
+#undef TF_RNN_OPS_SKIP
+  RegisterKernels(tensorflow::DEVICE_GPU, "TfRnnOps>", list.entries());
   RegisterAlignTensor<GpuCopier>(tensorflow::DEVICE_GPU);
   return true;
 }();
