@@ -252,10 +252,10 @@ GOOD = {"rnn_mode": "lstm", "num_units": 4, "input_size": 3}
         ({"num_layers": 0}, "num_layers must be an integer of at least 1, but is 0"),
         ({"num_layers": True}, "num_layers must be an integer of at least 1, but is True"),
         ({"num_proj": -2}, "num_proj must be an integer of at least 0, but is -2"),
-        ({"num_proj": 5}, "num_proj must be at most num_units (4), but is 5"),
+        ({"num_proj": 5}, "num_proj must be at most num_units = 4, but is 5"),
         (
             {"rnn_mode": "gru", "num_proj": 2},
-            "num_proj must be 0 unless rnn_mode is 'lstm', but is 2 with rnn_mode 'gru'",
+            "num_proj must be 0 unless rnn_mode is lstm, but is 2 where rnn_mode is gru",
         ),
         ({"input_mode": "skip_input"}, "input_size must equal num_units (4) with input_mode 'skip_input', but is 3"),
     ],

@@ -167,9 +167,9 @@ def layout(
     num_layers = _checked_integer("num_layers", num_layers, at_least=1)
     num_proj = _checked_integer("num_proj", num_proj, at_least=0)
     if num_proj > 0 and rnn_mode != "lstm":
-        raise ValueError(f"num_proj must be 0 unless rnn_mode is 'lstm', but is {num_proj} with rnn_mode {rnn_mode!r}")
+        raise ValueError(f"num_proj must be 0 unless rnn_mode is lstm, but is {num_proj} where rnn_mode is {rnn_mode}")
     if num_proj > num_units:
-        raise ValueError(f"num_proj must be at most num_units ({num_units}), but is {num_proj}")
+        raise ValueError(f"num_proj must be at most num_units = {num_units}, but is {num_proj}")
     if input_mode == "skip_input" and input_size != num_units:
         raise ValueError(
             f"input_size must equal num_units ({num_units}) with input_mode 'skip_input', but is {input_size}"
