@@ -5,6 +5,9 @@ support bfloat16, half, float32 and float64; bfloat16 and half are computed in f
 require a GPU, the GRUBlockCell ops support float32 only, and the LSTM ops float32 and half. `KerasRNN` and
 `KerasRNNBackprop` are not in `tf.raw_ops`.
 
+If the shapes of the arguments do not match each other and the attributes, or an attribute is out of range, an op raises
+`tf.errors.InvalidArgumentError` when it runs, or `ValueError` when a graph is built and the shapes are known.
+
 docs/guides/raw_ops.md is a guide to these ops.
 """
 
@@ -98,10 +101,6 @@ def GRUBlockCell(
       A named tuple of the reset gate `r`, the update gate `u`, the candidate `c` and the new state `h`, each
       [batch, cell_size].
 
-    Raises:
-      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
-
     Examples:
       >>> x, h, b = tf.ones([1, 2]), tf.zeros([1, 3]), tf.zeros([3])
       >>> step = GRUBlockCell(x=x, h_prev=h, w_ru=tf.ones([5, 6]), w_c=tf.ones([5, 3]), b_ru=tf.zeros([6]), b_c=b)
@@ -138,7 +137,7 @@ def GRUBlockCellGrad(
     Compute those of the weights as d_w_ru = [x h_prev]^T * d_r_bar_u_bar and d_w_c = [x (h_prev ∘ r)]^T * d_c_bar, and
     those of the biases as the sums of d_r_bar_u_bar and d_c_bar over the batch.
 
-    See `GRUBlockCell` for the arguments and errors. The op also takes `r`, `u` and `c`, outputs of the forward step,
+    See `GRUBlockCell` for the arguments. The op also takes `r`, `u` and `c`, outputs of the forward step,
     and `d_h`, the gradient with respect to its output `h`, [batch, cell_size].
 
     Returns:
@@ -199,10 +198,6 @@ def LSTMBlockCell(
       A named tuple of the input gate `i`, the cell state `cs`, the forget gate `f`, the output gate `o`, the new cell
       `ci`, the tanh of the cell state `co` and the hidden state `h`, each [batch, cell_size].
 
-    Raises:
-      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
-
     Examples:
       >>> state, peephole = tf.zeros([1, 3]), tf.zeros([3])
       >>> step = LSTMBlockCell(x=tf.ones([1, 2]), cs_prev=state, h_prev=state, w=tf.ones([5, 12]), wci=peephole,
@@ -238,7 +233,7 @@ def LSTMBlockCellGrad(
     Same interface as `tf.raw_ops.LSTMBlockCellGrad`. The gradients of `x`, `h_prev`, `w` and `b` follow from `dicfo`:
     [x_grad h_prev_grad] = dicfo * w^T, w_grad = [x h_prev]^T * dicfo, and b_grad is the sum of dicfo over the batch.
 
-    See `LSTMBlockCell` for the arguments and errors. The op also takes outputs of the forward step, `i` to `co`, and
+    See `LSTMBlockCell` for the arguments. The op also takes outputs of the forward step, `i` to `co`, and
     the gradients with respect to its outputs `cs` and `h`, each [batch, cell_size].
 
     Returns:
@@ -269,22 +264,13 @@ def BlockLSTM(
     """Runs the steps of `LSTMBlockCell` over a sequence.
 
     Same interface as `tf.raw_ops.BlockLSTM`. All outputs are differentiable with respect to all inputs except
-    `seq_len_max`. See `LSTMBlockCell` for the formulas, and for the arguments and errors that are not listed here.
+    `seq_len_max`. See `LSTMBlockCell` for the formulas and the other arguments.
 
-    Args:
-      seq_len_max: the number of steps to run, from 0 to time, a scalar int64. The results of the other steps are zeros.
-      x: the input, [time, batch, input_size].
-      cs_prev: the cell state before the first step, [batch, cell_size].
-      h_prev: the hidden state before the first step, [batch, cell_size].
-      w: weights of the gates i, ci, f and o, [input_size + cell_size, 4 * cell_size].
-      wci: see `LSTMBlockCell`.
-      wcf: see `LSTMBlockCell`.
-      wco: see `LSTMBlockCell`.
-      b: biases of the gates, [4 * cell_size].
-      forget_bias: see `LSTMBlockCell`.
-      cell_clip: see `LSTMBlockCell`.
-      use_peephole: see `LSTMBlockCell`.
-      name: a name for the operation.
+    More arguments:
+      - `seq_len_max`: the number of steps to run, from 0 to time, a scalar int64. The results of the other steps are
+        zeros.
+      - `x`: the input, [time, batch, input_size].
+      - `cs_prev` and `h_prev`: the states before the first step, [batch, cell_size].
 
     Returns:
       A named tuple of `i`, `cs`, `f`, `o`, `ci`, `co` and `h` of all steps, each [time, batch, cell_size].
@@ -310,27 +296,9 @@ def BlockLSTMV2(
 ) -> Any:
     """Runs the steps of `LSTMBlockCell` over a sequence.
 
-    Same interface as `tf.raw_ops.BlockLSTMV2`. Differs from `BlockLSTM` in the order of the gates and in the default of
-    `cell_clip`, and has no `forget_bias`. All outputs are differentiable with respect to all inputs except
-    `seq_len_max`; TensorFlow's own gradient of this op is wrong. See `LSTMBlockCell` for the formulas, and for the
-    arguments and errors that are not listed here.
-
-    Args:
-      seq_len_max: the number of steps to run, from 0 to time, a scalar int64. The results of the other steps are zeros.
-      x: the input, [time, batch, input_size].
-      cs_prev: the cell state before the first step, [batch, cell_size].
-      h_prev: the hidden state before the first step, [batch, cell_size].
-      w: weights of the gates i, f, ci and o, [input_size + cell_size, 4 * cell_size].
-      wci: see `LSTMBlockCell`.
-      wcf: see `LSTMBlockCell`.
-      wco: see `LSTMBlockCell`.
-      b: biases of the gates, [4 * cell_size].
-      cell_clip: see `LSTMBlockCell`.
-      use_peephole: see `LSTMBlockCell`.
-      name: a name for the operation.
-
-    Returns:
-      A named tuple of `i`, `cs`, `f`, `o`, `ci`, `co` and `h` of all steps, each [time, batch, cell_size].
+    Same interface as `tf.raw_ops.BlockLSTMV2`. The same as `BlockLSTM`, except for the order of the gates in `w` and
+    `b`, i, f, ci and o, and the default of `cell_clip`; there is no `forget_bias`. TensorFlow's own gradient of this op
+    is wrong.
     """
     ...
 
@@ -361,7 +329,7 @@ def BlockLSTMGrad(
 ) -> Any:
     """Computes the gradients of `BlockLSTM`.
 
-    Same interface as `tf.raw_ops.BlockLSTMGrad`. See `BlockLSTM` for the arguments and errors. The op also takes
+    Same interface as `tf.raw_ops.BlockLSTMGrad`. See `BlockLSTM` for the arguments. The op also takes
     the outputs of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each
     [time, batch, cell_size].
 
@@ -399,14 +367,8 @@ def BlockLSTMGradV2(
 ) -> Any:
     """Computes the gradients of `BlockLSTMV2`.
 
-    Same interface as `tf.raw_ops.BlockLSTMGradV2`. See `BlockLSTMV2` for the arguments and errors. The op also takes
-    the outputs of the forward op, `i` to `h`, and the gradients with respect to `cs` and `h`, each
-    [time, batch, cell_size].
-
-    Returns:
-      A named tuple of the gradients `x_grad`, `cs_prev_grad`, `h_prev_grad`, `w_grad`, `wci_grad`, `wcf_grad`,
-      `wco_grad` and `b_grad`, each with the shape of the argument. Those of the peephole weights are zeros unless
-      `use_peephole`.
+    Same interface as `tf.raw_ops.BlockLSTMGradV2`. The same as `BlockLSTMGrad`, for the order of the gates of
+    `BlockLSTMV2`.
     """
     ...
 
@@ -470,11 +432,6 @@ def CudnnRNN(
       states after the last step, same shape as `input_c`, or a scalar 0 unless `rnn_mode` is "lstm"; and
       `reserve_space`, a vector for the gradient op, empty unless `is_training`.
 
-    Raises:
-      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, or an attribute is out of range,
-        when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
-
     Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
       >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
@@ -503,14 +460,7 @@ def CudnnRNNV2(
 ) -> Any:
     """Computes `CudnnRNN`, and returns one more output: `host_reserved`, int8, for the gradient on a GPU.
 
-    Same interface as `tf.raw_ops.CudnnRNNV2`. See `CudnnRNN` for the arguments, the other outputs and the errors.
-
-    Examples:
-      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
-      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
-      >>> rnn = CudnnRNNV2(input=x, input_h=h, input_c=h, params=tf.zeros(size))
-      >>> rnn.output.shape.as_list()
-      [5, 2, 4]
+    Same interface as `tf.raw_ops.CudnnRNNV2`. See `CudnnRNN` for the arguments and the other outputs.
     """
     ...
 
@@ -539,8 +489,8 @@ def CudnnRNNV3(
     For each sequence of the batch, the outputs past its last step are 0, the final states are those of its last step
     (the initial states if its length is 0), and the backward direction starts at its last step.
 
-    Same interface as `tf.raw_ops.CudnnRNNV3`. See `CudnnRNN` for the formulas, the errors, and the other arguments and
-    outputs, and `CudnnRNNV2` for `host_reserved`.
+    Same interface as `tf.raw_ops.CudnnRNNV3`. See `CudnnRNN` for the formulas and the other arguments and outputs, and
+    `CudnnRNNV2` for `host_reserved`.
 
     More arguments:
       - `sequence_lengths`: int32, the number of steps of each sequence, from 0 to time, [batch].
@@ -599,9 +549,7 @@ def CudnnRNNBackprop(
       is "lstm") and `params_backprop`, each with the shape of its input.
 
     Raises:
-      tf.errors.InvalidArgumentError: if a shape does not match the other arguments, an attribute is out of range, or
-        `reserve_space` comes from a forward op with other shapes or attributes, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+      tf.errors.InvalidArgumentError: if `reserve_space` comes from a forward op with other shapes or attributes.
 
     Examples:
       >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
@@ -643,15 +591,6 @@ def CudnnRNNBackpropV2(
     Same interface as `tf.raw_ops.CudnnRNNBackpropV2`. See `CudnnRNNBackprop` for the arguments, results and errors. The
     op also takes the output `host_reserved` of the forward op, which describes `reserve_space` on a GPU, and is ignored
     on the CPU.
-
-    Examples:
-      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
-      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
-      >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size))
-      >>> rnn = CudnnRNNV2(**inputs)
-      >>> d_rnn = dict(output_backprop=rnn.output, output_h_backprop=rnn.output_h, output_c_backprop=rnn.output_c)
-      >>> CudnnRNNBackpropV2(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
-      True
     """
     ...
 
@@ -686,15 +625,6 @@ def CudnnRNNBackpropV3(
 
     Same interface as `tf.raw_ops.CudnnRNNBackpropV3`. See `CudnnRNNBackprop` for the arguments, results and errors. The
     op also takes `host_reserved`, as `CudnnRNNBackpropV2` does, and the arguments that only `CudnnRNNV3` has.
-
-    Examples:
-      >>> x, h = tf.ones([5, 2, 3]), tf.zeros([1, 2, 4])
-      >>> size = CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)
-      >>> inputs = dict(input=x, input_h=h, input_c=h, params=tf.zeros(size), sequence_lengths=[5, 2])
-      >>> rnn = CudnnRNNV3(**inputs)
-      >>> d_rnn = dict(output_backprop=rnn.output, output_h_backprop=rnn.output_h, output_c_backprop=rnn.output_c)
-      >>> CudnnRNNBackpropV3(**inputs, **rnn._asdict(), **d_rnn).params_backprop.shape == size
-      True
     """
     ...
 
@@ -718,7 +648,7 @@ def CudnnRNNParamsSize(
 ) -> Any:
     """Computes the number of elements of the params buffer of a network.
 
-    A pseudo-layer is one direction of one layer. It has num_units * (fan_in + output_size + 2) elements per gate, plus
+    Each pseudo-layer (see `CudnnRNN`) has num_units * (fan_in + output_size + 2) elements per gate, plus
     num_proj * num_units with a projection. fan_in is input_size in layer 0 (0 with "skip_input") and num_directions *
     output_size in the layers above; output_size is `num_proj`, or num_units without a projection. "lstm" has 4 gates,
     "gru" 3, and the other modes 1.
@@ -731,24 +661,21 @@ def CudnnRNNParamsSize(
       input_size: the size of the input of layer 0, an int32 scalar.
       T: the dtype of the params. Ignored.
       S: the dtype of the result, `tf.int32` or `tf.int64`.
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      input_mode: "linear_input"; "skip_input", where layer 0 has no input matrices and input_size must be num_units; or
-        "auto_select", which is "skip_input" if these are equal and "linear_input" otherwise.
-      direction: "unidirectional" (num_directions is 1) or "bidirectional" (2).
+      rnn_mode: see `CudnnRNN`.
+      input_mode: see `CudnnRNN`. With "skip_input", layer 0 has no input matrices.
+      direction: see `CudnnRNN`.
       dropout: ignored.
       seed: ignored.
       seed2: ignored.
-      num_proj: the size that the hidden state is projected to, "lstm" only. Less than num_units, or 0 (or num_units)
-        for no projection.
+      num_proj: see `CudnnRNNV3`.
       name: a name for the operation.
 
     Returns:
       The number of elements, [1].
 
     Raises:
-      tf.errors.InvalidArgumentError: if a size is negative or not a scalar, the sizes do not match each other or the
-        attributes, an attribute is out of range, or the result does not fit into `S`, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+      tf.errors.InvalidArgumentError: if a size is negative or does not match the others, or the result does not fit
+        into `S`.
 
     Examples:
       >>> int(CudnnRNNParamsSize(num_layers=1, num_units=4, input_size=3, T=tf.float32, S=tf.int32)[0])
@@ -776,13 +703,6 @@ def CudnnRNNCanonicalToParams(
     """Joins weights and biases into a params buffer: `CudnnRNNCanonicalToParamsV2` without a projection.
 
     Same interface as `tf.raw_ops.CudnnRNNCanonicalToParams`. Differentiable.
-
-    Examples:
-      >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
-      >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
-      >>> params = CudnnRNNCanonicalToParams(**sizes, weights=weights, biases=biases)
-      >>> params.shape.as_list()
-      [144]
     """
     ...
 
@@ -822,11 +742,6 @@ def CudnnRNNCanonicalToParamsV2(
     Returns:
       The params, [params_size].
 
-    Raises:
-      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
-        one above, or an attribute is out of range, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
-
     Examples:
       >>> weights, biases = [tf.ones([4, 3])] * 4 + [tf.ones([4, 4])] * 4, [tf.zeros([4])] * 8
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
@@ -857,12 +772,6 @@ def CudnnRNNParamsToCanonical(
 
     Same interface as `tf.raw_ops.CudnnRNNParamsToCanonical`. Differentiable. `num_params` is the number of weights, and
     also that of biases.
-
-    Examples:
-      >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
-      >>> canonical = CudnnRNNParamsToCanonical(**sizes, params=tf.zeros([144]), num_params=8)
-      >>> [each.shape.as_list() for each in canonical.weights[3:5]]
-      [[4, 3], [4, 4]]
     """
     ...
 
@@ -900,11 +809,6 @@ def CudnnRNNParamsToCanonicalV2(
 
     Returns:
       A named tuple of two lists, `weights` (the matrices) and `biases` (the vectors).
-
-    Raises:
-      tf.errors.InvalidArgumentError: if the number of weights or biases does not match the network, a shape is not the
-        one above, or an attribute is out of range, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
 
     Examples:
       >>> sizes = dict(num_layers=1, num_units=4, input_size=3)
@@ -977,10 +881,6 @@ def KerasRNN(
       [batch, units]; `final_c`, likewise, but zeros with the shape of `initial_c` unless `rnn_mode` is "lstm"; and
       `reserve_space`, opaque data for the gradient op.
 
-    Raises:
-      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
-
     Examples:
       >>> x, h, w = tf.ones([2, 10, 3]), tf.zeros([2, 4]), tf.ones([3, 16])
       >>> weights = dict(kernel=w, recurrent_kernel=tf.ones([4, 16]), bias=tf.zeros([16]))
@@ -1028,9 +928,7 @@ def KerasRNNBackprop(
       its input.
 
     Raises:
-      tf.errors.InvalidArgumentError: if the shapes of the arguments do not match, or `reserve_space` comes from another
-        call, when the op runs.
-      ValueError: the same, when a graph is built and the shapes are known.
+      tf.errors.InvalidArgumentError: if `reserve_space` comes from another call.
 
     Examples:
       >>> x, h, w = tf.ones([2, 10, 3]), tf.zeros([2, 4]), tf.ones([3, 16])
