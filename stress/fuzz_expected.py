@@ -9,14 +9,21 @@ import numpy as np
 import tensorflow as tf
 from checks import cudnn_rnn_params as params_checks
 from checks import parity
-from fuzz_mutations import VALID_STRINGS
 from fuzz_run import Results
 from inputs import block_lstm as lstm_inputs
 from inputs import cudnn_rnn as cudnn_rnn_inputs
 from inputs import gru_block_cell as gru_inputs
 from inputs import keras_rnn as keras_rnn_inputs
-from inputs.calls import Call, definition, is_tensor, numpy_dtype, tensor_of
-from inputs.cudnn_rnn import DTYPES, INPUTS, OUTPUTS, regions
+from inputs.calls import (
+    Call,
+    attribute_definition,
+    attribute_types,
+    definition,
+    flat_tensors,
+    numpy_dtype,
+    tensor_of,
+)
+from inputs.cudnn_rnn import INPUTS, OUTPUTS, regions
 from inputs.valid_calls import (
     KERAS_ACTIVATIONS,
     KERAS_INPUTS,
@@ -75,63 +82,32 @@ def require(condition, what: str) -> None:
 
 _NETWORK_STRINGS = ("rnn_mode", "input_mode", "direction")
 _DEFAULT_FIELDS = {"float": "f", "int": "i", "bool": "b", "string": "s", "type": "type"}
-_PYTHON_TYPES = {
-    "float": (float, int),
-    "int": (int,),
-    "bool": (bool,),
-    "string": (str, bytes),
-    "type": (tf.DType,),
-    "list(string)": (list,),
-}
 
 
 def attribute(call: Call, name: str) -> Any:
     """Returns the value of an attribute."""
-    (of_op,) = (each for each in definition(call.op).attr if each.name == name)
+    of_op = attribute_definition(call.op, name)
     value = call.arguments.get(name)
     if value is None:
-        require(of_op.HasField("default_value"), f"{name} is missing")
         default = of_op.default_value
         value = [] if of_op.type == "list(string)" else getattr(default, _DEFAULT_FIELDS[of_op.type])
-        value = tf.as_dtype(value) if of_op.type == "type" else value
-    require(isinstance(value, _PYTHON_TYPES[of_op.type]), f"{name} is not of type {of_op.type}")
-    return value
-
-
-def string_attribute(call: Call, name: str) -> str:
-    """Returns the value of an attribute with a fixed set of strings."""
-    value = attribute(call, name)
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    require(text in VALID_STRINGS[name], f"{name} is unknown")
-    return text
-
-
-def int_attribute(call: Call, name: str) -> int:
-    """Returns the value of an integer attribute, or 0 if the op does not have it."""
-    if name not in {each.name for each in definition(call.op).attr}:
-        return 0
-    value = attribute(call, name)
-    require(-(2**63) <= value < 2**63, f"{name} is not int64")
-    return value
+    if of_op.type == "type":
+        return tf.as_dtype(value)
+    return tf.compat.as_str(value) if isinstance(value, bytes) else value
 
 
 def network_attributes(call: Call) -> dict[str, Any]:
     """Returns the attributes that all network ops share, under their names in Config."""
-    dropout = float(np.float32(np.clip(attribute(call, "dropout"), -1e38, 1e38)))
-    require(0 <= dropout <= 1, "dropout is not a probability")
-    for name in ("seed", "seed2"):
-        int_attribute(call, name)
     return {
-        **{name: string_attribute(call, name) for name in _NETWORK_STRINGS},
-        "dropout": dropout,
-        "num_proj": int_attribute(call, "num_proj"),
+        **{name: attribute(call, name) for name in _NETWORK_STRINGS},
+        "dropout": float(np.float32(attribute(call, "dropout"))),
+        "num_proj": attribute(call, "num_proj") if "num_proj" in attribute_types(call.op) else 0,
     }
 
 
 def check_config(config: Config) -> None:
     """Rejects an invalid network."""
     require(config.num_layers >= 1, "num_layers is too small")
-    require(config.num_proj >= 0, "num_proj is negative")
     require(config.num_proj == 0 or config.rnn_mode == "lstm", "num_proj is for lstm")
     require(config.num_proj <= config.num_units, "num_proj is too large")
     require(config.input_mode != "skip_input" or config.input_size == config.num_units, "input_size is not num_units")
@@ -141,32 +117,16 @@ def check_config(config: Config) -> None:
 # ---------------------------------------------------------------- tensors
 
 
-def tensor(call: Call, name: str):
-    """Returns an argument, which must be a tensor."""
-    value = call.arguments.get(name)
-    require(is_tensor(value), f"{name} is not a tensor")
-    return value
-
-
 def common_dtype(call: Call) -> str:
-    """Returns the dtype T of the floating inputs. Rejects inputs of other dtypes."""
-    dtypes = set()
-    for each in definition(call.op).input_arg:
-        value: Any = call.arguments.get(each.name)
-        tensors: list[Any] = value if each.number_attr and isinstance(value, list) else [value]
-        require(tensors and all(map(is_tensor, tensors)), f"{each.name} is not a tensor")
-        if each.type_attr:
-            dtypes |= {one.dtype for one in tensors}
-        else:
-            require(tensors[0].dtype == numpy_dtype(each.type), f"{each.name} is of another dtype")
-    names = [name for name in DTYPES if dtypes == {numpy_dtype(name)}]
-    require(names, "T is not a single floating dtype")
-    return names[0]
+    """Returns the dtype T of the floating inputs."""
+    names = [each.name for each in definition(call.op).input_arg if each.type_attr == "T"]
+    (dtype,) = {each.dtype for each in flat_tensors({name: call.arguments[name] for name in names})}
+    return tf.as_dtype(dtype).name
 
 
 def require_shape(call: Call, name: str, shape) -> None:
     """Rejects a tensor of another shape."""
-    require(tuple(tensor(call, name).shape) == tuple(shape), f"{name} does not have shape {shape}")
+    require(tuple(call.arguments[name].shape) == tuple(shape), f"{name} does not have shape {shape}")
 
 
 def require_shapes(call: Call, shapes: dict[str, Any], has_cell_state=True) -> None:
@@ -176,7 +136,7 @@ def require_shapes(call: Call, shapes: dict[str, Any], has_cell_state=True) -> N
         if of in shapes and (has_cell_state or not of.endswith("_c")):
             require_shape(call, name, shapes[of])
     if "reserve_space" in call.tensor_names:
-        require(len(tensor(call, "reserve_space").shape) == 1, "reserve_space is not a vector")
+        require(len(call.arguments["reserve_space"].shape) == 1, "reserve_space is not a vector")
 
 
 def float64(call: Call, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -192,11 +152,11 @@ def read_network(call: Call) -> tuple[Config, str]:
     dtype, attributes = common_dtype(call), network_attributes(call)
     has_v3 = "time_major" in {each.name for each in definition(call.op).attr}
     time_major = attribute(call, "time_major") if has_v3 else True
-    h, x = tensor(call, "input_h").shape, tensor(call, "input").shape
+    h, x = call.arguments["input_h"].shape, call.arguments["input"].shape
     require(len(x) == len(h) == 3, "input and input_h have three dimensions")
     (time, batch), pseudo_layers = (x[:2], h[0]) if time_major else (x[1::-1], h[1])
     is_projected = attributes["num_proj"] > 0 and attributes["rnn_mode"] == "lstm"
-    units = tensor(call, "input_c").shape[-1:] if is_projected else h[2:]
+    units = call.arguments["input_c"].shape[-1:] if is_projected else h[2:]
     directions = 2 if attributes["direction"] == "bidirectional" else 1
     require(units and pseudo_layers % directions == 0, "input_h has a fraction of a layer")
     config = Config(
@@ -327,11 +287,9 @@ def expect_backprop(call: Call, results: Results) -> dict[str, Expected]:
 
 
 def with_skipped(call: Call, expected: dict[str, Expected]) -> dict[str, Expected]:
-    """Replaces the results that the attribute skip names by empty vectors. Rejects unknown names."""
+    """Replaces the results that the attribute skip names by empty vectors."""
     skip = attribute(call, "skip")
-    strings = [name for name in skip if isinstance(name, str)]
-    require(len(strings) == len(skip) and set(strings) <= set(expected), "skip has unknown names")
-    return {name: Expected((0,), each.dtype) if name in strings else each for name, each in expected.items()}
+    return {name: Expected((0,), each.dtype) if name in skip else each for name, each in expected.items()}
 
 
 def expect_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
@@ -351,7 +309,6 @@ def expect_dropout_masks(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of CudnnRNNDropoutMasks: each element is 0 or 1 / (1 - dropout)."""
     config, _ = read_network(call)
     masks_type = attribute(call, "masks_type")
-    require(masks_type in (tf.float32, tf.float64), "masks_type is float or double")
     shape = (config.num_layers - 1, config.time, config.batch, config.num_directions * config.output_size)
     values = None
     if can_compute(call, config):
@@ -367,11 +324,9 @@ def read_sizes(call: Call) -> Config:
     """Returns the network of a params op."""
     attributes = network_attributes(call)
     sizes: dict[str, Any] = {}
-    for name, smallest in (("num_layers", 1), ("num_units", 0), ("input_size", 0)):
+    for name in ("num_layers", "num_units", "input_size"):
         require_shape(call, name, ())
-        require(tensor(call, name).dtype == np.int32, f"{name} is not int32")
-        sizes[name] = int(tensor(call, name))
-        require(sizes[name] >= smallest, f"{name} is too small")
+        sizes[name] = int(call.arguments[name])
     config = Config(**attributes, **sizes)
     check_config(config)
     return config
@@ -380,8 +335,6 @@ def read_sizes(call: Call) -> Config:
 def expect_params_size(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of CudnnRNNParamsSize."""
     config, s = read_sizes(call), attribute(call, "S")
-    require(s in (tf.int32, tf.int64), "S is int32 or int64")
-    require(attribute(call, "T").name in DTYPES, "T is not a float")
     size = params_size(config)
     require(s == tf.int64 or size < 2**31, "S is int32")
     dtype = numpy_dtype(s)
@@ -399,8 +352,6 @@ def expect_canonical_to_params(call: Call, results: Results) -> dict[str, Expect
     """Returns the expected results of CudnnRNNCanonicalToParams or V2."""
     dtype, config = numpy_dtype(common_dtype(call)), read_sizes(call)
     parts: list[np.ndarray] = []
-    for name in ("weights", "biases"):
-        require(isinstance(call.arguments.get(name), list), f"{name} is not a list")
     check_counts(config, len(call.arguments["weights"]), len(call.arguments["biases"]))
     for name, shapes in zip(("weights", "biases"), params_checks.canonical_shapes(config), strict=True):
         for array, shape in zip(call.arguments[name], shapes, strict=True):
@@ -413,9 +364,9 @@ def expect_params_to_canonical(call: Call, results: Results) -> dict[str, list[E
     """Returns the expected results of CudnnRNNParamsToCanonical or V2."""
     dtype, config = numpy_dtype(common_dtype(call)), read_sizes(call)
     if call.op.endswith("V2"):
-        counts = int_attribute(call, "num_params_weights"), int_attribute(call, "num_params_biases")
+        counts = attribute(call, "num_params_weights"), attribute(call, "num_params_biases")
     else:
-        counts = (int_attribute(call, "num_params"),) * 2
+        counts = (attribute(call, "num_params"),) * 2
     check_counts(config, *counts)
     require_shape(call, "params", (params_size(config),))
     parts = params_checks.split(config, call.arguments["params"])
@@ -429,7 +380,7 @@ def expect_params_to_canonical(call: Call, results: Results) -> dict[str, list[E
 def read_cell(call: Call) -> tuple[np.dtype, dict[str, np.ndarray], dict[str, tuple[int, ...]]]:
     """Returns the dtype of a call, its arguments in float64 unless they are huge, and the shapes of its results."""
     dtype = numpy_dtype(common_dtype(call))
-    x, h_prev = tensor(call, "x").shape, tensor(call, "h_prev").shape
+    x, h_prev = call.arguments["x"].shape, call.arguments["h_prev"].shape
     require(len(x) == len(h_prev) == 2, "x and h_prev are matrices")
     (batch, input_size), cell_size = x, h_prev[1]
     require(2 * cell_size < 2**63 and input_size + cell_size < 2**63, "too wide")
@@ -456,7 +407,7 @@ def expect_cell(call: Call, results: Results) -> dict[str, Expected]:
 def read_lstm(call: Call) -> tuple[np.dtype, dict[str, tuple[int, ...]], int]:
     """Returns the dtype of a call, the shapes of its arguments and results, and the number of steps to run."""
     dtype, of_sequence = numpy_dtype(common_dtype(call)), lstm_inputs.of_sequence(call.op)
-    x, cs_prev = tensor(call, "x").shape, tensor(call, "cs_prev").shape
+    x, cs_prev = call.arguments["x"].shape, call.arguments["cs_prev"].shape
     require(len(x) == (3 if of_sequence else 2) and len(cs_prev) == 2, "x or cs_prev are of another rank")
     (batch, input_size), cell_size = x[-2:], cs_prev[1]
     require(4 * cell_size < 2**63 and input_size + cell_size < 2**63, "too wide")
@@ -468,7 +419,7 @@ def read_lstm(call: Call) -> tuple[np.dtype, dict[str, tuple[int, ...]], int]:
     seq_len_max = 1
     if of_sequence:
         require_shape(call, "seq_len_max", ())
-        seq_len_max = int(tensor(call, "seq_len_max"))
+        seq_len_max = int(call.arguments["seq_len_max"])
         require(0 <= seq_len_max <= x[0], "seq_len_max is beyond time")
     return dtype, {**shapes, "dicfo": (batch, 4 * cell_size)}, seq_len_max
 
@@ -517,13 +468,10 @@ def expect_lstm(call: Call, results: Results) -> dict[str, Expected]:
 
 def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of inputs and outputs. Rejects others. tests/test_keras_rnn.py checks the values."""
-    mode = string_attribute(call, "rnn_mode")
-    for each in definition(call.op).attr:
-        if each.type == "bool":
-            attribute(call, each.name)
-    activations = [string_attribute(call, name) for name in KERAS_ACTIVATIONS]
+    mode = attribute(call, "rnn_mode")
+    activations = [attribute(call, name) for name in KERAS_ACTIVATIONS]
     require(mode in ("lstm", "gru") or activations == ["tanh", "sigmoid"], "the cell has an activation of its own")
-    x, h = tensor(call, "sequences").shape, tensor(call, "initial_h").shape
+    x, h = call.arguments["sequences"].shape, call.arguments["initial_h"].shape
     require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")
     (batch, time, features), units = x, h[1]
     shapes = {
@@ -534,13 +482,13 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
         "final_c": (batch, units),
     }
     for name in ("initial_h", "initial_c"):
-        if tuple(tensor(call, name).shape) == (0, units):
+        if tuple(call.arguments[name].shape) == (0, units):
             shapes[name] = (0, units)
     if mode != "lstm":
-        shapes["initial_c"] = shapes["final_c"] = tuple(tensor(call, "initial_c").shape)
+        shapes["initial_c"] = shapes["final_c"] = tuple(call.arguments["initial_c"].shape)
     for name in ("mask", "bias"):
-        if 0 in tensor(call, name).shape:
-            shapes[name] = tuple(tensor(call, name).shape)
+        if 0 in call.arguments[name].shape:
+            shapes[name] = tuple(call.arguments[name].shape)
     require_shapes(call, shapes, mode == "lstm")
     return shapes
 
@@ -562,7 +510,7 @@ def expect_keras_rnn_backprop_grad(call: Call, results: Results) -> dict[str, Ex
     """Returns the expected results of KerasRNNBackpropGrad."""
     expect_keras_rnn_backprop(call, results)
     dtype = numpy_dtype(common_dtype(call))
-    shapes = {name: tuple(tensor(call, name.removesuffix("_grad")).shape) for name in KERAS_RESULT_NAMES}
+    shapes = {name: tuple(call.arguments[name.removesuffix("_grad")].shape) for name in KERAS_RESULT_NAMES}
     return with_skipped(call, {name: Expected(shape, dtype) for name, shape in shapes.items()})
 
 
@@ -571,7 +519,7 @@ def expect_keras_rnn_backprop_grad(call: Call, results: Results) -> dict[str, Ex
 
 def expect_aligned(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of AlignTensor: its input."""
-    given = tensor(call, "tensor")
+    given = call.arguments["tensor"]
     dtype = given.dtype if given.dtype == bool else numpy_dtype(common_dtype(call))
     return {"aligned": Expected(given.shape, dtype, given, is_exact=True)}
 
@@ -602,7 +550,10 @@ def expect(call: Call, results: Results) -> dict[str, Any]:
       results: the actual results; only the dropout masks are taken from them.
 
     Raises:
-      InvalidCallError: if the op must reject the call.
+      InvalidCallError: if the op must reject the call, because an argument was made invalid or because the arguments do
+        not fit one another.
     """
+    for name, is_invalid in call.mutated.items():
+        require(not is_invalid, f"{name} is invalid")
     with np.errstate(all="ignore"):
         return _EXPECT[call.op](call, results)

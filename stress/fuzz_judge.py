@@ -124,8 +124,10 @@ def judge_error(call: Call, error: Exception, is_strict: bool) -> Verdict:
 
 
 def names_argument(call: Call, message: str) -> bool:
-    """Whether a message names an argument or attribute."""
-    names = {*input_names(call.op), *attribute_types(call.op)}
+    """Whether a message names an argument: one that was made invalid, if no others were mutated."""
+    invalid = [name for name, is_invalid in call.mutated.items() if is_invalid]
+    are_alone = invalid and len(invalid) == len(call.mutated)
+    names = invalid if are_alone else [*input_names(call.op), *attribute_types(call.op)]
     return any(re.search(rf"\b{name}\b", without_node(message)) for name in names) or any(
         re.search(pattern, message) for pattern in TENSORFLOW_MESSAGES
     )

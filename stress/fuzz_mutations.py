@@ -9,8 +9,11 @@ import tensorflow as tf
 from inputs.calls import (
     Call,
     Empty,
+    attribute_definition,
     attribute_types,
     can_be_made,
+    definition,
+    flat_tensors,
     is_tensor,
     numpy_dtype,
     zeros,
@@ -23,6 +26,15 @@ INT32 = np.iinfo(np.int32)
 INT64 = np.iinfo(np.int64)
 OTHER_DTYPES = (*("float32", "float64", "float16", "bfloat16") * 2, "int8", "int32", "int64", "uint8", "bool")
 EXOTIC_DTYPES = ("complex64", "uint64", "float8_e5m2", "string")
+# The Python types of attributes, by their types in op definitions.
+PYTHON_TYPES = {
+    "float": (float, int),
+    "int": (int,),
+    "bool": (bool,),
+    "string": (str, bytes),
+    "type": (tf.DType,),
+    "list(string)": (list,),
+}
 # Arguments of a backward op that must equal inputs or outputs of the forward op.
 FORWARD_ARGUMENTS = (
     *("input", "input_h", "input_c", "params", "sequence_lengths", "output", "reserve_space"),
@@ -58,8 +70,8 @@ class Mutation:
 
 
 def mutate(rng, call: Call) -> None:
-    """Applies one mutation, unless the call has no tensors left."""
-    if not call.tensor_names:
+    """Applies one mutation to an argument without one, unless the call has no such tensors left."""
+    if not set(call.tensor_names) - call.mutated.keys():
         return
     shares = np.array([each.share for each in MUTATIONS])
     what = MUTATIONS[rng.choice(len(MUTATIONS), p=shares / shares.sum())].function(rng, call)
@@ -69,9 +81,17 @@ def mutate(rng, call: Call) -> None:
         call.mutations.append(what)
 
 
-def replace(call: Call, name: str, value) -> None:
-    """Replaces an argument of a call."""
+def replace(call: Call, name: str, value, is_invalid=False) -> None:
+    """Replaces an argument of a call.
+
+    Args:
+      call: the call.
+      name: the name of the argument.
+      value: the new value.
+      is_invalid: whether the op must reject the value whatever the other arguments are.
+    """
     call.arguments[name] = value
+    call.mutated[name] = is_invalid
     if name in FORWARD_ARGUMENTS:
         call.is_consistent = False
 
@@ -80,23 +100,23 @@ def replace(call: Call, name: str, value) -> None:
 
 
 def pick_tensor(rng, call: Call) -> tuple[str, int | None, Any]:
-    """Picks a tensor argument. Returns its name, its index if it is in a list, and its value."""
+    """Picks a tensor argument. Returns its name, its index if it is in a list, and its value; None if it is mutated."""
     name = choice(rng, call.tensor_names)
-    value = call.arguments[name]
+    value = None if name in call.mutated else call.arguments[name]
     if isinstance(value, list) and value:
         index = int(rng.integers(len(value)))
         return name, index, value[index]
     return name, None, value
 
 
-def put(call: Call, name: str, index: int | None, value) -> str:
+def put(call: Call, name: str, index: int | None, value, is_invalid=False) -> str:
     """Replaces a tensor from `pick_tensor` and returns a description of its position."""
     if index is None:
-        replace(call, name, value)
+        replace(call, name, value, is_invalid)
         return name
     replaced = list(call.arguments[name])
     replaced[index] = value
-    replace(call, name, replaced)
+    replace(call, name, replaced, is_invalid)
     return f"{name}[{index}]"
 
 
@@ -167,30 +187,45 @@ def mutate_dtype(rng, call: Call) -> str | None:
     dtype = numpy_dtype(choice(rng, OTHER_DTYPES if rng.random() < 0.8 else EXOTIC_DTYPES))
     if dtype == value.dtype or isinstance(value, Empty):
         return None
-    return put(call, name, index, random_tensor(rng, value.shape, dtype)) + f" of dtype {dtype}"
+    is_invalid = dtype not in allowed_dtypes(call, name)
+    return put(call, name, index, random_tensor(rng, value.shape, dtype), is_invalid) + f" of dtype {dtype}"
+
+
+def allowed_dtypes(call: Call, name: str) -> list[np.dtype]:
+    """Returns the dtypes that a tensor may have while the others keep theirs: many, if it is the only one of type T."""
+    inputs = definition(call.op).input_arg
+    (of_tensor,) = (each for each in inputs if each.name == name)
+    tensors = flat_tensors({each.name: call.arguments.get(each.name) for each in inputs if each.type_attr == "T"})
+    if of_tensor.type_attr != "T" or len(tensors) > 1:
+        return []
+    return [numpy_dtype(each) for each in attribute_definition(call.op, "T").allowed_values.list.type]
 
 
 def mutate_kind(rng, call: Call) -> str | None:
     """Replaces a tensor by None, or a list by one of another length or by something else."""
     name = choice(rng, call.tensor_names)
     value = call.arguments[name]
+    if name in call.mutated:
+        return None
     if isinstance(value, list):
         kind = choice(rng, ("one less", "one more", "none", "half", "not a list", "None"))
         first = value[:1]
         lists = {"one less": value[1:], "one more": value + first, "none": [], "half": value[: len(value) // 2]}
-        replace(call, name, lists.get(kind, first[0] if first and kind == "not a list" else None))
+        replace(call, name, lists.get(kind, first[0] if first and kind == "not a list" else None), is_invalid=True)
         return f"{name}: {kind}"
     if rng.random() < 0.7:
         return None
-    replace(call, name, None)
+    replace(call, name, None, is_invalid=True)
     return f"{name} is None"
 
 
 def mutate_lengths(rng, call: Call) -> str | None:
     """Changes a sequence length or number of steps, often to an invalid one."""
+    if {"seq_len_max", "sequence_lengths"} & call.mutated.keys():
+        return None
     if "seq_len_max" in call.arguments:
         value = choice(rng, (-1, INT64.min, INT64.max, 0, 1, 9, 10))
-        replace(call, "seq_len_max", np.array(value, np.int64))
+        replace(call, "seq_len_max", np.array(value, np.int64), is_invalid=value < 0)
         return f"seq_len_max is {value}"
     lengths = call.arguments.get("sequence_lengths")
     if not isinstance(lengths, np.ndarray) or lengths.size == 0 or lengths.dtype != np.int32:
@@ -199,17 +234,18 @@ def mutate_lengths(rng, call: Call) -> str | None:
     longest = int(lengths.max())
     value = choice(rng, (-1, INT32.min, INT32.max, min(longest + 1, INT32.max), longest, 0))
     changed.flat[int(rng.integers(lengths.size))] = value
-    replace(call, "sequence_lengths", changed)
+    replace(call, "sequence_lengths", changed, is_invalid=value < 0)
     return f"sequence_lengths with {value}"
 
 
 def mutate_sizes(rng, call: Call) -> str | None:
     """Changes a size argument, often to an invalid one."""
     names = [name for name in ("num_layers", "num_units", "input_size") if name in call.arguments]
+    names = [name for name in names if name not in call.mutated]
     if not names:
         return None
     name, value = choice(rng, names), choice(rng, SIZES)
-    replace(call, name, np.array(value, np.int32))
+    replace(call, name, np.array(value, np.int32), is_invalid=value < (1 if name == "num_layers" else 0))
     return f"{name} is {value}"
 
 
@@ -219,7 +255,13 @@ def mutate_sizes(rng, call: Call) -> str | None:
 def mutate_reserve_space(rng, call: Call) -> str | None:
     """Replaces reserve_space by one that is not from the forward op."""
     value = call.arguments.get("reserve_space")
-    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0 or value.dtype == object:
+    if (
+        "reserve_space" in call.mutated
+        or not isinstance(value, np.ndarray)
+        or value.ndim != 1
+        or value.size == 0
+        or value.dtype == object
+    ):
         return None
     name = choice(rng, tuple(RESERVE_SPACES))
     replace(call, "reserve_space", RESERVE_SPACES[name](rng, call.op, value))
@@ -228,7 +270,7 @@ def mutate_reserve_space(rng, call: Call) -> str | None:
 
 def mutate_host_reserved(rng, call: Call) -> str | None:
     """Replaces host_reserved by random bytes."""
-    if not isinstance(call.arguments.get("host_reserved"), np.ndarray):
+    if "host_reserved" in call.mutated or not isinstance(call.arguments.get("host_reserved"), np.ndarray):
         return None
     shape = far_shape(rng)
     value = np.frombuffer(rng.bytes(int(np.prod(shape))), np.int8).reshape(shape)
@@ -258,13 +300,35 @@ def wrong_attribute(rng, name: str, kind: str) -> Any:
     return choice(rng, (["input_grad", "input_grad"], ["unknown"], [1], "input_grad", ["output_c_backprop_grad", ""]))
 
 
+def is_invalid_attribute(op: str, name: str, value) -> bool:
+    """Whether the value of an attribute is invalid whatever the other arguments are."""
+    of_op = attribute_definition(op, name)
+    if value is None:
+        return not of_op.HasField("default_value")
+    if not isinstance(value, PYTHON_TYPES[of_op.type]):
+        return True
+    if of_op.type == "int":
+        smallest = of_op.minimum if of_op.has_minimum else 0 if name == "num_proj" else INT64.min
+        return not smallest <= value <= INT64.max
+    if of_op.type == "float":
+        return name == "dropout" and not 0 <= np.float32(np.clip(value, -1e38, 1e38)) <= 1
+    if of_op.type == "type":
+        return value.as_datatype_enum not in of_op.allowed_values.list.type
+    if of_op.type == "bool":
+        return False
+    given = value if isinstance(value, list) else [value]
+    allowed = [*of_op.allowed_values.list.s, *map(tf.compat.as_str, of_op.allowed_values.list.s)]
+    return any(each not in allowed for each in given)
+
+
 def mutate_attribute(rng, call: Call) -> str | None:
     """Changes the value of an attribute."""
-    if not call.attribute_names:
+    names = [name for name in call.attribute_names if name not in call.mutated]
+    if not names:
         return None
-    name = choice(rng, call.attribute_names)
+    name = choice(rng, names)
     value = wrong_attribute(rng, name, attribute_types(call.op)[name])
-    replace(call, name, value)
+    replace(call, name, value, is_invalid_attribute(call.op, name, value))
     return f"{name} is {str(value)[:40]!r}"
 
 
@@ -273,9 +337,10 @@ def leave_out(rng, call: Call) -> str | None:
     if rng.random() < 0.7:
         return None
     name = choice(rng, tuple(call.arguments))
+    if name in call.mutated:
+        return None
+    replace(call, name, None, name in call.tensor_names or is_invalid_attribute(call.op, name, None))
     del call.arguments[name]
-    if name in FORWARD_ARGUMENTS:
-        call.is_consistent = False
     return f"no {name}"
 
 

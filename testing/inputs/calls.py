@@ -10,36 +10,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry  # op definitions are not public in Python
 
-OPS = (
-    "GRUBlockCell",
-    "GRUBlockCellGrad",
-    "GRUBlockCellGradV2",
-    "LSTMBlockCell",
-    "LSTMBlockCellGrad",
-    "BlockLSTM",
-    "BlockLSTMV2",
-    "BlockLSTMGrad",
-    "BlockLSTMGradV2",
-    "BlockLSTMGradV3",
-    "CudnnRNN",
-    "CudnnRNNV2",
-    "CudnnRNNV3",
-    "StatelessCudnnRNN",
-    "CudnnRNNBackprop",
-    "CudnnRNNBackpropV2",
-    "CudnnRNNBackpropV3",
-    "CudnnRNNBackpropGrad",
-    "CudnnRNNDropoutMasks",
-    "CudnnRNNParamsSize",
-    "CudnnRNNCanonicalToParams",
-    "CudnnRNNCanonicalToParamsV2",
-    "CudnnRNNParamsToCanonical",
-    "CudnnRNNParamsToCanonicalV2",
-    "KerasRNN",
-    "KerasRNNBackprop",
-    "KerasRNNBackpropGrad",
-    "AlignTensor",
-)
+from tf_rnn_ops import _library
+
+OPS = tuple(_library.op_names())
 LARGEST_COMPUTED = 2**16  # largest size that the references compute
 LARGEST_COUNT = 2**22  # most elements of an array
 
@@ -62,6 +35,8 @@ class Call:
       arguments: tensors (arrays, `Empty`s or lists of these) and attributes, by name.
       seed: seed of random choices in the execution.
       mutations: descriptions of the mutations of a valid call.
+      mutated: the names of the arguments that were mutated, and whether their values are invalid for any values of the
+        others.
       is_consistent: whether the arguments that a backward op shares with the forward op are unmodified.
     """
 
@@ -70,6 +45,7 @@ class Call:
     arguments: dict[str, Any]
     seed: int = 0
     mutations: list[str] = dataclasses.field(default_factory=list)
+    mutated: dict[str, bool] = dataclasses.field(default_factory=dict)
     is_consistent: bool = True
 
     @property
@@ -114,6 +90,13 @@ def input_names(op: str) -> tuple[str, ...]:
 def attribute_types(op: str) -> dict[str, str]:
     """Returns the attribute types of an op definition, by name."""
     return {each.name: each.type for each in definition(op).attr}
+
+
+@functools.cache
+def attribute_definition(op: str, name: str):
+    """Returns the definition of an attribute of one of our ops."""
+    (found,) = (each for each in definition(op).attr if each.name == name)
+    return found
 
 
 def numpy_dtype(dtype) -> np.dtype:
