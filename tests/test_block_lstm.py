@@ -42,8 +42,6 @@ def check_forward(raw_ops, op, given, seq_len_max, **options):
         for each in unwritten.values():
             each[seq_len_max:] = 0
         actual = actual._replace(**unwritten)
-    if op == "BlockLSTMV2":
-        options["forget_bias"] = 0.0
     function = reference.sequence if of_sequence(op) else reference.step
     expected = function(**steps(op, seq_len_max), **float64(given), order=ORDERS[op], **options)
     parity.check(op, peer_of(raw_ops), actual, expected)

@@ -114,7 +114,7 @@ def test_graphs_run_in_another_process(tmp_path):
 
 LAYERS = {
     "GRUBlockCell": lambda: keras.layers.RNN(tf_rnn_ops.layers.GRUBlockCell(8, kernel_regularizer="l2")),
-    "LSTMBlockCell": lambda: keras.layers.RNN(tf_rnn_ops.layers.LSTMBlockCell(8, use_peephole=True, cell_clip=1.0)),
+    "LSTMBlockCell": lambda: keras.layers.RNN(tf_rnn_ops.layers.LSTMBlockCell(8, use_peephole=True)),
     "CudnnRNN": lambda: tf_rnn_ops.layers.CudnnLSTM(8, num_layers=2, direction="bidirectional", dropout=0.1),
 }
 

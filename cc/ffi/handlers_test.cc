@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <regex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -265,82 +267,101 @@ bool IsKeras(const FfiOp& op) {
   return op.signature->name.rfind("Keras", 0) == 0;
 }
 
-bool EndsWith(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
+// The sizes that the documentation of arguments mentions.
+std::int64_t SizeOf(const std::string& name) {
+  const std::map<std::string, std::int64_t> sizes = {
+      {"time", kTime},
+      {"batch", kBatch},
+      {"input_size", kInput},
+      {"features", kInput},
+      {"cell_size", kUnits},
+      {"num_units", kUnits},
+      {"output_size", kUnits},
+      {"units", kUnits},
+      {"gates", 4},
+      {"num_layers", kLayers},
+      {"num_directions", 1},
+      {"params_size", rnn::CudnnRnnParamsSize(Config(false))}};
+  const auto size = sizes.find(name);
+  if (size != sizes.end()) return size->second;
+  return std::isdigit(name[0]) ? std::stoll(name) : -1;
 }
 
-// The shapes of an argument, one for each array of a list.
-std::vector<Shape> ShapesOf(const FfiOp& op, std::string name) {
-  for (const char* suffix : {"_grad", "_backprop"}) {
-    if (EndsWith(name, suffix)) name.resize(name.size() - strlen(suffix));
+// The sizes in the first brackets of a text in which all names are sizes, as in
+// "[time, 4 * units]".
+bool FindSizes(const std::string& text, Shape* shape) {
+  static const std::regex brackets(R"(\[([^\]]*)\])"), word(R"([^\s,]+|,)");
+  for (std::sregex_iterator found(text.begin(), text.end(), brackets), end;
+       found != end; ++found) {
+    const std::string inside = (*found)[1].str() + ",";
+    *shape = {};
+    std::int64_t size = 0;
+    char operation = '+';
+    bool are_sizes = true;
+    for (std::sregex_iterator each(inside.begin(), inside.end(), word);
+         each != end; ++each) {
+      const std::string text = each->str();
+      if (text == ",") {
+        shape->push_back(size);
+        size = 0;
+        operation = '+';
+      } else if (text == "+" || text == "-" || text == "*") {
+        operation = text[0];
+      } else {
+        const std::int64_t value = SizeOf(text);
+        are_sizes = are_sizes && value >= 0;
+        size = operation == '*'   ? size * value
+               : operation == '-' ? size - value
+                                  : size + value;
+      }
+    }
+    if (are_sizes) return true;
   }
-  const rnn::RnnSize size = {kTime, kBatch};
-  const std::int64_t version = EndsWith(op.signature->name, "V2") ? 2 : 3;
-  if (name == "weights" || name == "biases") {
+  return false;
+}
+
+// The shapes of an argument, one for each array of a list. They follow from its
+// documentation, and from that of the argument that it refers to, of this or
+// another op.
+std::vector<Shape> ShapesOf(const FfiOp& op, const Argument& argument) {
+  if (argument.count != nullptr) {
     const rnn::CudnnRnnParamsLayout layout(Config(false));
+    const bool are_weights = argument.name == "weights";
     std::vector<Shape> shapes;
-    const bool are_weights = name == "weights";
-    const std::int64_t count =
-        are_weights ? layout.num_weights() : layout.num_biases();
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < layout.num_biases(); ++i) {
       const auto region = are_weights ? layout.Weight(i) : layout.Bias(i);
       shapes.push_back(are_weights ? Shape{region.rows, region.cols}
                                    : Shape{region.rows});
     }
     return shapes;
   }
-  const bool is_sequence = op.signature->name.rfind("BlockLSTM", 0) == 0;
-  const auto of_steps = [is_sequence](std::int64_t width) {
-    return is_sequence ? Shape{kTime, kBatch, width} : Shape{kBatch, width};
-  };
-  const std::map<std::string, Shape> shapes = {
-      // LSTMBlockCell and BlockLSTM
-      {"seq_len_max", {}},
-      {"cs_prev", {kBatch, kUnits}},
-      {"w", {kInput + kUnits, 4 * kUnits}},
-      {"wci", {kUnits}},
-      {"wcf", {kUnits}},
-      {"wco", {kUnits}},
-      {"b", {4 * kUnits}},
-      {"dicfo", {kBatch, 4 * kUnits}},
-      // These and GRUBlockCell
-      {"x", of_steps(kInput)},
-      {"h_prev", {kBatch, kUnits}},
-      // GRUBlockCell
-      {"w_ru", {kInput + kUnits, 2 * kUnits}},
-      {"w_c", {kInput + kUnits, kUnits}},
-      {"b_ru", {2 * kUnits}},
-      {"b_c", {kUnits}},
-      {"d_x", {kBatch, kInput}},
-      {"d_r_bar_u_bar", {kBatch, 2 * kUnits}},
-      // CudnnRNN
-      {"input", {kTime, kBatch, kInput}},
-      {"output", {kTime, kBatch, kUnits}},
-      {"params", {rnn::CudnnRnnParamsSize(Config(false))}},
-      {"sequence_lengths", {kBatch}},
-      {"seed", {2}},
-      {"host_reserved", version == 2 ? Shape{2} : Shape{}},
-      {"reserve_space",
-       {rnn::ReserveSpaceSize<float>(Config(IsKeras(op)), size)}},
-      {"masks", {kLayers - 1, kTime, kBatch, kUnits}},
-      {"num_layers", {}},
-      {"num_units", {}},
-      {"input_size", {}},
-      {"params_size", {1}},
-      // KerasRNN
-      {"sequences", {kBatch, kTime, kInput}},
-      {"mask", {kBatch, kTime}},
-      {"kernel", {kInput, 4 * kUnits}},
-      {"recurrent_kernel", {kUnits, 4 * kUnits}},
-      {"bias", {4 * kUnits}},
-      {"outputs", {kBatch, kTime, kUnits}},
-  };
-  const auto shape = shapes.find(name);
-  if (shape != shapes.end()) return {shape->second};
-  const bool is_network =
-      op.signature->name.find("CudnnRNN") != std::string::npos;
-  return {is_network ? Shape{kLayers, kBatch, kUnits} : of_steps(kUnits)};
+  if (argument.is_opaque) {
+    if (argument.is_on_host) {
+      const std::string& name = op.signature->name;
+      return {name.substr(name.size() - 2) == "V2" ? Shape{2} : Shape{}};
+    }
+    return {
+        {rnn::ReserveSpaceSize<float>(Config(IsKeras(op)), {kTime, kBatch})}};
+  }
+  Shape shape;
+  if (argument.doc.find(", a scalar") != std::string::npos) return {shape};
+  if (FindSizes(argument.doc, &shape)) return {shape};
+  static const std::regex other("(?:same shape as|with respect to) (\\w+)");
+  std::smatch name;
+  std::regex_search(argument.doc, name, other);
+  std::vector<const FfiOp*> ops = {&op};
+  for (const FfiOp& each : TfRnnOps_FfiOps()) ops.push_back(&each);
+  for (const FfiOp* each : ops) {
+    for (const auto* arguments :
+         {&each->signature->inputs, &each->signature->outputs}) {
+      for (const Argument& like : *arguments) {
+        if (like.name == name[1]) return ShapesOf(*each, like);
+      }
+    }
+  }
+  ADD_FAILURE() << op.signature->name << ": the shape of " << argument.name
+                << " is unknown: " << argument.doc;
+  return {shape};
 }
 
 // The type of an argument: the first allowed one, or the type of the op.
@@ -354,16 +375,13 @@ XLA_FFI_DataType TypeOf(const FfiOp& op, const Argument& argument,
 }
 
 void FillInput(const std::string& name, Buffer* buffer) {
-  const std::map<std::string, std::int32_t> integers = {
-      {"sequence_lengths", kTime},
-      {"num_layers", kLayers},
-      {"num_units", kUnits},
-      {"input_size", kInput}};
   for (std::int64_t i = 0; i < buffer->Size(); ++i) {
     if (buffer->type == XLA_FFI_DataType_F32) {
       buffer->As<float>()[i] = std::sin(static_cast<float>(i + name.size()));
     } else if (buffer->type == XLA_FFI_DataType_S32) {
-      buffer->As<std::int32_t>()[i] = integers.at(name);
+      const std::int64_t size = SizeOf(name);
+      buffer->As<std::int32_t>()[i] =
+          static_cast<std::int32_t>(size < 0 ? kTime : size);
     } else if (buffer->type == XLA_FFI_DataType_S64) {
       buffer->As<std::int64_t>()[i] = 3 + i;  // as the seeds of AttributesOf
     } else {
@@ -372,31 +390,41 @@ void FillInput(const std::string& name, Buffer* buffer) {
   }
 }
 
+// The attributes of a call: the defaults in the definitions, with changes.
 std::map<std::string, Attribute> AttributesOf(const FfiOp& op) {
-  if (IsKeras(op)) {
-    return {{"rnn_mode", "lstm"},       {"activation", "tanh"},
-            {"go_backwards", false},    {"recurrent_activation", "sigmoid"},
-            {"return_sequences", true}, {"zero_output_for_mask", false},
-            {"is_training", true},      {"skip", ""}};
-  }
   const rnn::CudnnRnnParamsLayout layout(Config(false));
-  return {{"rnn_mode", "lstm"},
-          {"input_mode", "linear_input"},
-          {"direction", "unidirectional"},
-          {"dropout", kDropout},
-          {"seed", std::int64_t{3}},
-          {"seed2", std::int64_t{4}},
-          {"num_proj", std::int64_t{0}},
-          {"time_major", true},
-          {"is_training", true},
-          {"skip", ""},
-          {"forget_bias", 1.0f},
-          {"cell_clip", 3.0f},
-          {"use_peephole", true},
-          {"new_cell_second", true},
-          {"num_params", layout.num_weights()},
-          {"num_params_weights", layout.num_weights()},
-          {"num_params_biases", layout.num_biases()}};
+  const std::map<std::string, Attribute> changes = {
+      {"dropout", kDropout},
+      {"seed", std::int64_t{3}},
+      {"seed2", std::int64_t{4}},
+      {"return_sequences", true},
+      {"use_peephole", true},
+      {"new_cell_second", true},
+      {"num_params", layout.num_weights()},
+      {"num_params_weights", layout.num_weights()},
+      {"num_params_biases", layout.num_biases()}};
+  std::map<std::string, Attribute> attributes;
+  for (const auto& each : op.signature->attributes) {
+    static const std::regex syntax(R"((\w+): ([\w(]+|\{'?)[^=]*(?:= (.*))?)");
+    std::smatch parts;
+    EXPECT_TRUE(std::regex_match(each.definition, parts, syntax));
+    const std::string name = parts[1], type = parts[2], value = parts[3];
+    const auto change = changes.find(name);
+    if (change != changes.end()) {
+      attributes[name] = change->second;
+    } else if (type == "bool") {
+      attributes[name] = value == "true";
+    } else if (type == "int") {
+      attributes[name] = std::int64_t{std::stoll(value)};
+    } else if (type == "float") {
+      attributes[name] = std::stof(value);
+    } else if (type == "{'") {
+      attributes[name] = value.substr(1, value.size() - 2);
+    } else if (type == "list(") {
+      attributes[name] = "";
+    }
+  }
+  return attributes;
 }
 
 // Runs calls of all ops. Operands are the results of earlier calls where
@@ -410,7 +438,7 @@ std::vector<Call> RunAll() {
     const auto type = is_size ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_F32;
     Call call{&op, AttributesOf(op), {}, {}};
     for (const Argument& argument : op.signature->inputs) {
-      for (const Shape& shape : ShapesOf(op, argument.name)) {
+      for (const Shape& shape : ShapesOf(op, argument)) {
         const auto before = made.find(argument.name);
         if (before != made.end() && before->second.shape == shape) {
           call.operands.push_back(before->second);
@@ -421,7 +449,7 @@ std::vector<Call> RunAll() {
       }
     }
     for (const Argument& argument : op.signature->outputs) {
-      for (const Shape& shape : ShapesOf(op, argument.name)) {
+      for (const Shape& shape : ShapesOf(op, argument)) {
         call.results.emplace_back(TypeOf(op, argument, type), shape);
       }
     }
@@ -431,7 +459,7 @@ std::vector<Call> RunAll() {
       if (argument.count == nullptr) {
         made.insert_or_assign(argument.name, call.results[i]);
       }
-      i += ShapesOf(op, argument.name).size();
+      i += ShapesOf(op, argument).size();
     }
     calls.push_back(std::move(call));
   }
@@ -455,7 +483,7 @@ bool NamesAnArgument(const FfiOp& op, const std::string& message) {
 }
 
 TEST(HandlersTest, RunEveryOp) {
-  EXPECT_EQ(AllCalls().size(), 27u);
+  EXPECT_EQ(AllCalls().size(), Signatures().size());
   for (const Call& call : AllCalls()) {
     for (Buffer result : call.results) {
       if (result.type != XLA_FFI_DataType_F32) continue;
@@ -548,7 +576,7 @@ TEST(HandlersTest, RejectWrongOperandShapes) {
   for (const Call& call : AllCalls()) {
     std::size_t i = 0;
     for (const Argument& argument : call.op->signature->inputs) {
-      i += ShapesOf(*call.op, argument.name).size();
+      i += ShapesOf(*call.op, argument).size();
     }
     ASSERT_EQ(i, call.operands.size());
     ForEachChanged(call, &Call::operands,
@@ -653,14 +681,14 @@ TEST(HandlersTest, RejectInvalidLengthsAndReserveSpaces) {
     for (const Argument& argument : call.op->signature->inputs) {
       const std::string name = argument.name;
       if (name == "sequence_lengths" || name == "seq_len_max" ||
-          name == "reserve_space") {
+          (argument.is_opaque && !argument.is_on_host)) {
         Call changed = call;
         std::memset(changed.operands[i].memory.data(), 0x7f,
                     changed.operands[i].memory.size());
         EXPECT_NE(changed.Run().find(name), std::string::npos)
             << call.op->signature->name;
       }
-      i += ShapesOf(*call.op, name).size();
+      i += ShapesOf(*call.op, argument).size();
     }
   }
 }

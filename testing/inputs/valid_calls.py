@@ -262,11 +262,11 @@ def lstm_values(rng, op: str) -> Arguments:
         "use_peephole": bool(rng.random() < 0.5),
     }
     options = {
-        "forget_bias": choice(rng, (0.0, 1.0, -0.5)),
-        "cell_clip": choice(rng, (-1.0, 0.0, 0.25, 3.0)),
+        name: choice(rng, (-1.0, -0.5, 0.0, 0.25, 1.0, 3.0))
+        for name, kind in attribute_types(forward).items()
+        if kind == "float"
     }
     if "Grad" in op:
-        options = {name: value for name, value in options.items() if name in attribute_types(forward)}
         names = (*input_names(forward), "use_peephole")
         arguments = {name: tensor_of(values[name]) if is_tensor(values[name]) else values[name] for name in names}
         results = getattr(tf_rnn_ops.raw_ops, forward)(**arguments, **options)

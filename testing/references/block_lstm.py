@@ -66,8 +66,11 @@ class Gradients(NamedTuple):
 
 
 def step(
-    x, cs_prev, h_prev, w, wci, wcf, wco, b, order=ICFO, forget_bias=1.0, cell_clip=3.0, use_peephole=False
+    x, cs_prev, h_prev, w, wci, wcf, wco, b, order=ICFO, forget_bias=None, cell_clip=3.0, use_peephole=False
 ) -> Results:
+    """Runs a step. forget_bias: by default 1 in the order ICFO, and 0 in IFCO, whose op has none."""
+    if forget_bias is None:
+        forget_bias = 1.0 if order == ICFO else 0.0
     bar = dict(zip(order, np.split(np.concatenate([x, h_prev], axis=1) @ w + b, 4, axis=1), strict=True))
     i = sigmoid(bar["i"] + (wci * cs_prev if use_peephole else 0))
     f = sigmoid(bar["f"] + forget_bias + (wcf * cs_prev if use_peephole else 0))
