@@ -255,7 +255,7 @@ def types_of(kernels, attr):
 
 OPS = _library.op_names()
 # Ops that always run on the CPU.
-CPU_OPS = [op for op in OPS if op.startswith("KerasRNN") or "LSTM" in op]
+CPU_OPS = [op for op, facts in _library.op_table().items() if "GPU" not in facts.devices]
 # Ops without a counterpart in tf.raw_ops, and an op with the same memory types.
 OURS_ALONE = {"GRUBlockCellGradV2": "GRUBlockCellGrad", "AlignTensor": "GRUBlockCell"}
 # Ops without a counterpart in tf.raw_ops, and their arguments in host memory.

@@ -2,36 +2,17 @@
 
 import threading
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from tf_rnn_ops import _flops, _gradients, _library, _pfor, _private_names, _xla
 
-# Our gradients for TensorFlow's own ops that have none.
-_GRADIENTS: dict[str, Callable[..., Any]] = {
-    "GRUBlockCell": _gradients.gru_block_cell_grad,
-    "GRUBlockCellGrad": _gradients.gru_block_cell_grad_grad,
-    "LSTMBlockCell": _gradients.lstm_block_cell_grad,
-    "LSTMBlockCellGrad": _gradients.lstm_block_cell_backprop_grad,
-    "BlockLSTMGrad": _gradients.block_lstm_backprop_grad,
-    "BlockLSTMGradV2": _gradients.block_lstm_backprop_grad,
-    "CudnnRNNBackprop": _gradients.cudnn_rnn_backprop_grad,
-    "CudnnRNNBackpropV2": _gradients.cudnn_rnn_backprop_grad,
-    "CudnnRNNBackpropV3": _gradients.cudnn_rnn_backprop_v3_grad,
-    "CudnnRNNCanonicalToParams": _gradients.canonical_to_params_v1_grad,
-    "CudnnRNNCanonicalToParamsV2": _gradients.canonical_to_params_v2_grad,
-    "CudnnRNNParamsToCanonical": _gradients.params_to_canonical_v1_grad,
-    "CudnnRNNParamsToCanonicalV2": _gradients.params_to_canonical_v2_grad,
-}
-# The same for those that have a gradient. That of BlockLSTMV2 is wrong: it takes the gates in the order of BlockLSTM.
-_REPLACED_GRADIENTS = dict.fromkeys(("BlockLSTM", "BlockLSTMV2"), _gradients.block_lstm_grad)
+# TensorFlow's own ops that have gradients. Those of the first two are replaced on request, because the one of
+# BlockLSTMV2 is wrong: it takes the gates in the order of BlockLSTM.
+_REPLACED_GRADIENTS = ("BlockLSTM", "BlockLSTMV2")
+_HAVE_GRADIENTS = (*_REPLACED_GRADIENTS, "CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")
 # TensorFlow's own ops with CPU kernels that ours replace.
-REPLACED_KERNELS = (
-    *("GRUBlockCell", "GRUBlockCellGrad", "LSTMBlockCell", "LSTMBlockCellGrad"),
-    *("BlockLSTM", "BlockLSTMGrad", "BlockLSTMV2", "BlockLSTMGradV2"),
-)
+REPLACED_KERNELS = tuple(op for op in _library.builtin_ops() if "CPU" in _library.facts_of(op).builtin_devices)
 
 _lock = threading.Lock()
 _is_enabled = False
@@ -90,8 +71,9 @@ def _enable() -> None:
     """Registers kernels and gradients for the ops that have none."""
     _library.load(_library.BUILTIN_KERNELS_PATH)
     _xla.enable_builtin_kernels()
-    for op, gradient in _GRADIENTS.items():
-        _register_gradient(op, gradient)
+    for op in _library.builtin_ops():
+        if op in _gradients.GRADIENTS and op not in _HAVE_GRADIENTS:
+            _register_gradient(op)
     _flops.enable_builtin_kernels()
     _pfor.enable_builtin_kernels()
 
@@ -107,16 +89,16 @@ def _replace() -> bool:
         )
         return False
     _library.call_c(_library.BUILTIN_KERNELS_PATH, "TfRnnOps_ReplaceBuiltinKernels")
-    for op, gradient in _REPLACED_GRADIENTS.items():
-        if not _private_names.replace_gradient(op, gradient):
-            _register_gradient(op, gradient)
+    for op in _REPLACED_GRADIENTS:
+        if not _private_names.replace_gradient(op, _gradients.GRADIENTS[op]):
+            _register_gradient(op)
     return True
 
 
-def _register_gradient(op: str, gradient: Callable[..., Any]) -> None:
-    """Registers the gradient of an op. Warns if the op already has one."""
+def _register_gradient(op: str) -> None:
+    """Registers our gradient for an op of TensorFlow. Warns if the op already has one."""
     try:
-        tf.RegisterGradient(op)(gradient)
+        tf.RegisterGradient(op)(_gradients.GRADIENTS[op])
     except KeyError:
         warnings.warn(
             f"TensorFlow already has a gradient for {op}, so that of tf_rnn_ops is not registered.",

@@ -19,7 +19,7 @@ from tf_rnn_ops import _library, _private_names
 
 _ATTRIBUTE = "_tf_rnn_ops_constant_weights"
 FORMATS = ("float32", "bfloat16", "int8")
-_OPS = frozenset(["CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "KerasRNN", "StatelessCudnnRNN"])
+_OPS = frozenset(op for op, facts in _library.op_table().items() if facts.weights)
 # The ops that read a variable.
 _READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"])
 # The ops that call functions whose arguments are their last inputs.

@@ -60,7 +60,7 @@ _ALLOWED_OF = {
 }
 
 # Outputs whose format depends on the device.
-_OPAQUE = ("reserve_space", "host_reserved")
+_OPAQUE = {name for facts in _library.op_table().values() for name in facts.opaque}
 # Smaller tensors may contain only sums that nearly cancel, with a large relative error.
 _FEW = 8
 
@@ -313,8 +313,7 @@ def run_network(network: Network, version: str, run: Run, dtype: tf.DType) -> No
 
     run(f"CudnnRNN{version}", **common, **SEEDS, is_training=False)
     outputs = run(f"CudnnRNN{version}", **common, **SEEDS)
-    of_forward = {name: getattr(outputs, name) for name in (*OUTPUTS, *_OPAQUE[: 1 if version == "" else 2])}
-    run(f"CudnnRNNBackprop{version}", {"params_backprop": regions}, **common, **of_forward, **gradients)
+    run(f"CudnnRNNBackprop{version}", {"params_backprop": regions}, **common, **outputs._asdict(), **gradients)
     if version != "V3":
         return
     run("StatelessCudnnRNN", **common, seed=tf.constant(list(SEEDS.values()), tf.int64))

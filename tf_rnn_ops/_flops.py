@@ -9,11 +9,12 @@ profiler that they are not.
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
+from tf_rnn_ops import _library
 from tf_rnn_ops._private_names import STATISTICS
 
 # The number of gates, and the number of element-wise operations in a step for each unit, without biases: sums of the
@@ -107,44 +108,38 @@ def _times(factor: int, count: Callable[[tf.Operation], int]) -> Callable[[tf.Op
     return lambda op: factor * count(op)
 
 
-_BUILTIN_OPS = {
-    **{f"CudnnRNN{version}": _cudnn_rnn for version in ("", "V2", "V3")},
-    **{f"CudnnRNNBackprop{version}": _times(2, _cudnn_rnn) for version in ("", "V2", "V3")},
+_COUNTS = {
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "StatelessCudnnRNN"), _cudnn_rnn),
+    **dict.fromkeys(("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"), _times(2, _cudnn_rnn)),
+    "CudnnRNNBackpropGrad": _times(6, _cudnn_rnn),
     "GRUBlockCell": _gru_block_cell,
-    "GRUBlockCellGrad": _gru_block_cell_grad,
+    **dict.fromkeys(("GRUBlockCellGrad", "GRUBlockCellGradV2"), _gru_block_cell_grad),
     "LSTMBlockCell": _lstm,
     "LSTMBlockCellGrad": _lstm_block_cell_grad,
     **{f"BlockLSTM{version}": _lstm for version in ("", "V2")},
-    **{f"BlockLSTMGrad{version}": _times(2, _lstm) for version in ("", "V2")},
-}
-_OUR_OPS = {
-    **_BUILTIN_OPS,
-    "CudnnRNNBackpropGrad": _times(6, _cudnn_rnn),
-    "GRUBlockCellGradV2": _gru_block_cell_grad,
-    "BlockLSTMGradV3": _times(2, _lstm),
-    "StatelessCudnnRNN": _cudnn_rnn,
+    **{f"BlockLSTMGrad{version}": _times(2, _lstm) for version in ("", "V2", "V3")},
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,
     "KerasRNNBackpropGrad": _times(6, _keras_rnn),
 }
 
 
-def _register(counts: dict[str, Callable[[tf.Operation], int]], prefix: str = "") -> None:
+def _register(ops: Iterable[str], prefix: str = "") -> None:
     """Registers the statistics of ops that have none: if the package is imported again, they have them."""
     if STATISTICS is None:
         return
-    for name, count in counts.items():
+    for op in _COUNTS.keys() & ops:
 
-        def statistic(graph: tf.Graph, node: Any, count: Callable[[tf.Operation], int] = count) -> Any:
+        def statistic(graph: tf.Graph, node: Any, count: Callable[[tf.Operation], int] = _COUNTS[op]) -> Any:
             return STATISTICS.OpStats("flops", count(graph.get_operation_by_name(node.name)))
 
         with contextlib.suppress(KeyError):
-            STATISTICS.RegisterStatistics(prefix + name, "flops")(statistic)
+            STATISTICS.RegisterStatistics(prefix + op, "flops")(statistic)
 
 
 def enable_builtin_kernels() -> None:
     """Registers the statistics of TensorFlow's own ops."""
-    _register(_BUILTIN_OPS)
+    _register(_library.builtin_ops())
 
 
-_register(_OUR_OPS, "TfRnnOps>")
+_register(_COUNTS, "TfRnnOps>")

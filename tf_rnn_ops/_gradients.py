@@ -2,35 +2,41 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
 from tf_rnn_ops import _plain_lstm, _plain_network, _private_names
 from tf_rnn_ops._alignment import aligned
-from tf_rnn_ops._library import ops
+from tf_rnn_ops._library import facts_of, ops
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 # A gradient may be None: as an argument, it is zeros; as a result, there is none.
 _Grad: TypeAlias = tf.Tensor | None
 
 
-def _gradient_of(op: str) -> Callable[[_Function], _Function]:
-    """Registers the decorated function as the gradient of an op, unless the op has one.
+# The gradients of our ops, by their names without the namespace.
+GRADIENTS: dict[str, Callable[..., Any]] = {}
 
-    If the package is imported again, it has one, because TensorFlow does not unregister gradients.
+
+def _gradient_of(*ops: str) -> Callable[[_Function], _Function]:
+    """Registers the decorated function as the gradient of ops, unless they have one.
+
+    If the package is imported again, they have one, because TensorFlow does not unregister gradients.
     """
 
     def register(function: _Function) -> _Function:
-        with contextlib.suppress(KeyError):
-            tf.RegisterGradient(op)(function)
+        for op in ops:
+            GRADIENTS[op] = function
+            with contextlib.suppress(KeyError):
+                tf.RegisterGradient(f"TfRnnOps>{op}")(function)
         return function
 
     return register
 
 
-@_gradient_of("TfRnnOps>AlignTensor")
+@_gradient_of("AlignTensor")
 def _align_tensor_grad(op: tf.Operation, grad: tf.Tensor) -> tf.Tensor:
     """The gradient of AlignTensor."""
     return aligned(grad)
@@ -54,8 +60,8 @@ def _narrowed(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tensor if tensor.dtype == dtype else aligned(tf.cast(tensor, dtype))
 
 
-@_gradient_of("TfRnnOps>GRUBlockCell")
-def gru_block_cell_grad(op: tf.Operation, d_r: _Grad, d_u: _Grad, d_c: _Grad, d_h: _Grad) -> list[_Grad]:
+@_gradient_of("GRUBlockCell")
+def _gru_block_cell_grad(op: tf.Operation, d_r: _Grad, d_u: _Grad, d_c: _Grad, d_h: _Grad) -> list[_Grad]:
     """The gradient of GRUBlockCell, ours or TensorFlow's own, with respect to x, h_prev, w_ru, w_c, b_ru and b_c.
 
     16-bit types are computed in float32, because sums of rounded numbers over the batch could cancel.
@@ -99,9 +105,8 @@ def _is_wanted(op: tf.Operation, index: int) -> bool:
     return index not in (getattr(op, _private_names.SKIP_INPUT_INDICES, None) or ())
 
 
-@_gradient_of("TfRnnOps>GRUBlockCellGrad")
-@_gradient_of("TfRnnOps>GRUBlockCellGradV2")
-def gru_block_cell_grad_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+@_gradient_of("GRUBlockCellGrad", "GRUBlockCellGradV2")
+def _gru_block_cell_grad_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     """The gradient of GRUBlockCellGrad, ours or TensorFlow's own, and of our V2.
 
     docs/design/second_order.md derives the formulas. They use only operations that TensorFlow differentiates. The
@@ -223,16 +228,15 @@ def _lstm_grads(
     )
 
 
-@_gradient_of("TfRnnOps>BlockLSTM")
-@_gradient_of("TfRnnOps>BlockLSTMV2")
-def block_lstm_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+@_gradient_of("BlockLSTM", "BlockLSTMV2")
+def _block_lstm_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of BlockLSTM and BlockLSTMV2, ours or TensorFlow's own."""
     grads = _lstm_grads(op, op.inputs, op.outputs, d_outputs)
     return [None, *_without_unwanted_input_grad(op, grads, index=1)]
 
 
-@_gradient_of("TfRnnOps>LSTMBlockCell")
-def lstm_block_cell_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+@_gradient_of("LSTMBlockCell")
+def _lstm_block_cell_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of LSTMBlockCell, ours or TensorFlow's own: that of a sequence of one step."""
 
     def as_sequence(tensor: _Grad) -> _Grad:
@@ -269,10 +273,8 @@ def _lstm_backprop_grad(
     return [aligned(tf.cast(each, dtype)) for each in _plain_network.differentiable(gradients)(*wide)]
 
 
-@_gradient_of("TfRnnOps>BlockLSTMGrad")
-@_gradient_of("TfRnnOps>BlockLSTMGradV2")
-@_gradient_of("TfRnnOps>BlockLSTMGradV3")
-def block_lstm_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+@_gradient_of("BlockLSTMGrad", "BlockLSTMGradV2", "BlockLSTMGradV3")
+def _block_lstm_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     """The gradient of BlockLSTMGrad, BlockLSTMGradV2, ours or TensorFlow's own, and BlockLSTMGradV3."""
     seq_len_max, *inputs = op.inputs
     function = functools.partial(
@@ -281,25 +283,46 @@ def block_lstm_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     return [None, *_lstm_backprop_grad(op, v, function, inputs)]
 
 
-@_gradient_of("TfRnnOps>LSTMBlockCellGrad")
-def lstm_block_cell_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+@_gradient_of("LSTMBlockCellGrad")
+def _lstm_block_cell_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     """The gradient of LSTMBlockCellGrad, ours or TensorFlow's own."""
     function = functools.partial(_plain_lstm.step_grads, op.get_attr("use_peephole"))
     return _lstm_backprop_grad(op, v, function, op.inputs)
 
 
-def _network_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
-    """Returns the attributes that define the network of a CudnnRNN op, and those named in `more`."""
-    names = ("rnn_mode", "input_mode", "direction", "dropout", *more)
-    return {name: op.get_attr(name) for name in names}
+def _shared_attrs(op: tf.Operation, other: str) -> dict[str, Any]:
+    """Returns the attributes of an op that another op of ours has, too."""
+    own = facts_of(op.type).attributes
+    values = {name: op.get_attr(name) for name in facts_of(other).attributes if name in own}
+    return {name: tf.compat.as_str(each) if isinstance(each, bytes) else each for name, each in values.items()}
 
 
-_SEEDS = ("seed", "seed2")
+def _run(op: str, arguments: Mapping[str, Any]) -> Any:
+    """Runs an op of ours with those of the arguments that it has, by name."""
+    facts = facts_of(op)
+    own = {name: value for name, value in arguments.items() if name in facts.inputs or name in facts.attributes}
+    return getattr(ops, f"TfRnnOps_{op}")(**own)
 
 
-def _cudnn_rnn_attrs(op: tf.Operation, *more: str) -> dict[str, Any]:
-    """Returns the attributes that all CudnnRNN ops have, and those named in `more`."""
-    return _network_attrs(op, *_SEEDS, *more)
+def _inputs_of(op: tf.Operation) -> dict[str, tf.Tensor]:
+    """Returns the inputs of an op without lists by name."""
+    return dict(zip(facts_of(op.type).inputs, op.inputs, strict=True))
+
+
+def _outputs_of(op: tf.Operation) -> dict[str, tf.Tensor]:
+    """Returns the outputs of an op without lists by name."""
+    return dict(zip(facts_of(op.type).outputs, op.outputs, strict=True))
+
+
+def _wanted_grads(op: tf.Operation, gradient_op: str) -> list[str]:
+    """Returns the results of a gradient op that TensorFlow needs: x_grad is that of the input x of `op`."""
+    inputs, results = facts_of(op.type).inputs, facts_of(gradient_op).outputs
+    return [f"{x}_grad" for i, x in enumerate(inputs) if f"{x}_grad" in results and _is_wanted(op, i)]
+
+
+def _by_input(op: tf.Operation, grads: Mapping[str, _Grad]) -> list[_Grad]:
+    """Returns results of a gradient op in the order of the inputs of `op`, None for the others."""
+    return [grads.get(f"{x}_grad") for x in facts_of(op.type).inputs]
 
 
 def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
@@ -311,68 +334,36 @@ def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
     return tf.device(tensor.device) if tensor.device else contextlib.nullcontext()
 
 
-def _cudnn_rnn_grad(
-    op: tf.Operation, d_outputs: Sequence[_Grad], backprop: Callable[..., Any], *more_attrs: str, num_inputs: int = 4
-) -> list[_Grad]:
-    """The gradient of a CudnnRNN op of any version, with respect to input, input_h, input_c and params.
+@_gradient_of("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "StatelessCudnnRNN")
+def _cudnn_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
+    """The gradient of a CudnnRNN op of any version. sequence_lengths and seed have none.
 
     Args:
       op: the forward op.
-      d_outputs: gradients with respect to its outputs, or None for zeros. All but the first three, those of output,
+      *d_outputs: gradients with respect to its outputs, or None for zeros. All but the first three, those of output,
         output_h and output_c, are ignored.
-      backprop: the gradient op of the same version.
-      *more_attrs: names of attributes that not all versions have.
-      num_inputs: the number of inputs that the gradient op shares.
     """
+    name = op.type.removeprefix("TfRnnOps>")
     if not op.get_attr("is_training"):
-        name = op.type.removeprefix("TfRnnOps>")
         raise ValueError(
             f"{name} has a gradient only with is_training=True, but was run with is_training=False: pass "
             "is_training=True."
         )
+    version = "V3" if "sequence_lengths" in facts_of(name).inputs else name.removeprefix("CudnnRNN")
+    backprop = f"CudnnRNNBackprop{version}"
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
-    attrs = _network_attrs(op, *more_attrs)
-    # The last outputs are reserve_space and, depending on the version, host_reserved.
-    with _on_device_of(op.outputs[3]):
-        grads = backprop(*op.inputs[:num_inputs], *op.outputs[:3], *d_states, *op.outputs[3:], **attrs)
-    return _without_unwanted_input_grad(op, grads)
+    gradients = dict(zip(_NETWORK_GRADIENTS, d_states, strict=True))
+    arguments = {**_shared_attrs(op, backprop), **_inputs_of(op), **_outputs_of(op), **gradients}
+    with _on_device_of(arguments["reserve_space"]):
+        grads = _run(backprop, arguments)
+    of_network = _without_unwanted_input_grad(op, grads)
+    return [*of_network, *[None] * (len(op.inputs) - len(of_network))]
 
 
-@_gradient_of("TfRnnOps>CudnnRNN")
-def _cudnn_rnn_v1_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNN."""
-    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop, *_SEEDS)
-
-
-@_gradient_of("TfRnnOps>CudnnRNNV2")
-def _cudnn_rnn_v2_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNV2."""
-    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v2, *_SEEDS)
-
-
-@_gradient_of("TfRnnOps>CudnnRNNV3")
-def _cudnn_rnn_v3_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNV3, whose last input, sequence_lengths, has none."""
-    return [*_cudnn_rnn_v3_grads(op, d_outputs, *_SEEDS), None]
-
-
-@_gradient_of("TfRnnOps>StatelessCudnnRNN")
-def _stateless_cudnn_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
-    """The gradient of StatelessCudnnRNN, whose last inputs, sequence_lengths and seed, have none."""
-    return [*_cudnn_rnn_v3_grads(op, d_outputs), None, None]
-
-
-def _cudnn_rnn_v3_grads(op: tf.Operation, d_outputs: Sequence[_Grad], *more_attrs: str) -> list[_Grad]:
-    """The gradients of an op with sequence_lengths, with respect to the inputs before these."""
-    attrs = ("num_proj", "time_major", *more_attrs)
-    return _cudnn_rnn_grad(op, d_outputs, ops.tf_rnn_ops_cudnn_rnn_backprop_v3, *attrs, num_inputs=5)
-
-
-# The results of CudnnRNNBackpropGrad: gradients with respect to the inputs of the network and the incoming gradients.
-_BACKPROP_GRADS = (
-    *("input_grad", "input_h_grad", "input_c_grad", "params_grad"),
-    *("output_backprop_grad", "output_h_backprop_grad", "output_c_backprop_grad"),
-)
+_NETWORK_INPUTS = ("input", "input_h", "input_c", "params")
+_NETWORK_GRADIENTS = ("output_backprop", "output_h_backprop", "output_c_backprop")
+# The results of CudnnRNNBackpropGrad: gradients with respect to these inputs and gradients.
+_BACKPROP_GRADS = facts_of("CudnnRNNBackpropGrad").outputs
 
 
 class _BackwardPass(NamedTuple):
@@ -446,6 +437,20 @@ class _BackwardPass(NamedTuple):
         )
 
 
+def _backward_pass(op: tf.Operation) -> _BackwardPass:
+    """Returns the arguments of CudnnRNNBackprop of any version or CudnnRNNBackpropGrad, which computes its gradient."""
+    inputs, attrs = _inputs_of(op), _shared_attrs(op, "CudnnRNNBackpropGrad")
+    attrs.pop("skip", None)
+    return _BackwardPass(
+        [inputs[name] for name in _NETWORK_INPUTS],
+        inputs["sequence_lengths"] if "sequence_lengths" in inputs else _full_lengths(op),
+        inputs["output"],
+        [inputs[name] for name in _NETWORK_GRADIENTS],
+        inputs["reserve_space"],
+        attrs,
+    )
+
+
 # The masks depend only on the shapes of the arguments.
 with contextlib.suppress(KeyError):  # as in _gradient_of
     tf.no_gradient("TfRnnOps>CudnnRNNDropoutMasks")
@@ -457,46 +462,22 @@ def _full_lengths(op: tf.Operation) -> tf.Tensor:
     return tf.fill([batch], time)
 
 
-def _cudnn_rnn_backprop_grad(
-    op: tf.Operation, v: Sequence[_Grad], backward_pass: _BackwardPass, first_d_output: int
-) -> list[_Grad]:
-    """The gradient of a CudnnRNNBackprop op of any version; docs/design/second_order.md derives it.
+@_gradient_of("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3")
+def _cudnn_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
+    """The gradient of a CudnnRNNBackprop op, ours or TensorFlow's own; docs/design/second_order.md derives it.
 
     The gradients with respect to the inputs of the network are total derivatives. Those with respect to its outputs and
     reserve_space are None.
 
     Args:
       op: the gradient op.
-      v: gradients with respect to its outputs, or None for zeros.
-      backward_pass: the arguments of the op.
-      first_d_output: the index of the input output_backprop.
+      *v: gradients with respect to its outputs, or None for zeros.
     """
-    indices = (0, 1, 2, 3, first_d_output, first_d_output + 1, first_d_output + 2)
-    names = {i: name for i, name in zip(indices, _BACKPROP_GRADS, strict=True) if _is_wanted(op, i)}
-    grads = backward_pass.differentiate(_zeros_for_none(v, op.outputs), names.values())
-    return [grads[names[i]] if i in names else None for i in range(len(op.inputs))]
+    wanted = _wanted_grads(op, "CudnnRNNBackpropGrad")
+    return _by_input(op, _backward_pass(op).differentiate(_zeros_for_none(v, op.outputs), wanted))
 
 
-@_gradient_of("TfRnnOps>CudnnRNNBackprop")
-@_gradient_of("TfRnnOps>CudnnRNNBackpropV2")
-def cudnn_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNBackprop and V2, ours or TensorFlow's own."""
-    network, (output, _, _), d_outputs, reserve_space = op.inputs[:4], op.inputs[4:7], op.inputs[7:10], op.inputs[10]
-    attrs = {**_network_attrs(op), "num_proj": 0, "time_major": True}
-    backward_pass = _BackwardPass(network, _full_lengths(op), output, d_outputs, reserve_space, attrs)
-    return _cudnn_rnn_backprop_grad(op, v, backward_pass, 7)
-
-
-@_gradient_of("TfRnnOps>CudnnRNNBackpropV3")
-def cudnn_rnn_backprop_v3_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNBackpropV3, ours or TensorFlow's own."""
-    network, lengths, (output, _, _) = op.inputs[:4], op.inputs[4], op.inputs[5:8]
-    attrs = _network_attrs(op, "num_proj", "time_major")
-    backward_pass = _BackwardPass(network, lengths, output, op.inputs[8:11], op.inputs[11], attrs)
-    return _cudnn_rnn_backprop_grad(op, v, backward_pass, 8)
-
-
-@_gradient_of("TfRnnOps>CudnnRNNBackpropGrad")
+@_gradient_of("CudnnRNNBackpropGrad")
 def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     """The gradient of CudnnRNNBackpropGrad.
 
@@ -507,11 +488,8 @@ def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
       op: the gradient op.
       *s: gradients with respect to its outputs, s_z and s_d, or None for zeros.
     """
-    network, lengths, output, d_outputs = op.inputs[:4], op.inputs[4], op.inputs[5], op.inputs[6:9]
-    reserve_space, v = op.inputs[9], op.inputs[10:]
-    attrs = _network_attrs(op, "num_proj", "time_major")
-    backward_pass = _BackwardPass(network, lengths, output, d_outputs, reserve_space, attrs)
-    d_results = _zeros_for_skipped(op, _BACKPROP_GRADS, s, (*network, *d_outputs))
+    backward_pass, v = _backward_pass(op), op.inputs[10:]
+    d_results = _zeros_for_skipped(op, _BACKPROP_GRADS, s, (*backward_pass.network, *backward_pass.d_outputs))
 
     grads: list[_Grad] = [None] * len(op.inputs)
     if any(_is_wanted(op, i) for i in range(10, 14)):
@@ -522,26 +500,10 @@ def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     return grads
 
 
-_KERAS_RNN_ATTRS = (
-    "rnn_mode",
-    "activation",
-    "recurrent_activation",
-    "go_backwards",
-    "return_sequences",
-    "zero_output_for_mask",
-)
-
-
-def _keras_rnn_attrs(op: tf.Operation) -> dict[str, Any]:
-    """Returns the attributes that all KerasRNN ops have."""
-    attrs = {name: op.get_attr(name) for name in _KERAS_RNN_ATTRS}
-    return {name: tf.compat.as_str(each) if isinstance(each, bytes) else each for name, each in attrs.items()}
-
-
-@_gradient_of("TfRnnOps>KerasRNN")
+@_gradient_of("KerasRNN")
 def _keras_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of KerasRNN, with respect to all inputs but mask. With is_training=False, the op runs again."""
-    attrs = _keras_rnn_attrs(op)
+    attrs = _shared_attrs(op, "KerasRNNBackprop")
     reserve_space = op.outputs[3]
     if not op.get_attr("is_training"):
         reserve_space = ops.tf_rnn_ops_keras_rnn(*op.inputs, is_training=True, **attrs).reserve_space
@@ -554,10 +516,7 @@ def _keras_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
 # The differentiable inputs of KerasRNN: all but mask, which comes second.
 _KERAS_INPUTS = (0, *range(2, 7))
 # The results of KerasRNNBackpropGrad: gradients with respect to these inputs and the incoming gradients.
-_KERAS_BACKPROP_GRADS = (
-    *("sequences_grad", "initial_h_grad", "initial_c_grad", "kernel_grad", "recurrent_kernel_grad", "bias_grad"),
-    *("outputs_backprop_grad", "final_h_backprop_grad", "final_c_backprop_grad"),
-)
+_KERAS_BACKPROP_GRADS = facts_of("KerasRNNBackpropGrad").outputs
 
 
 def _keras_backprop_grads(
@@ -576,7 +535,7 @@ def _keras_backprop_grads(
     return {name: getattr(results, name) for name in wanted}
 
 
-@_gradient_of("TfRnnOps>KerasRNNBackprop")
+@_gradient_of("KerasRNNBackprop")
 def _keras_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     """The gradient of KerasRNNBackprop.
 
@@ -587,20 +546,18 @@ def _keras_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
       op: the gradient op.
       *v: gradients with respect to its outputs, or None for zeros.
     """
-    indices = (*_KERAS_INPUTS, 7, 8, 9)
-    names = {i: name for i, name in zip(indices, _KERAS_BACKPROP_GRADS, strict=True) if _is_wanted(op, i)}
     # The outputs have the shapes of the inputs. An output that nothing reads is not computed.
     directions = _zeros_for_none(v, [op.inputs[i] for i in _KERAS_INPUTS])
-    grads = _keras_backprop_grads(op.inputs, directions, _keras_rnn_attrs(op), names.values())
-    return [grads[names[i]] if i in names else None for i in range(len(op.inputs))]
+    wanted = _wanted_grads(op, "KerasRNNBackpropGrad")
+    return _by_input(op, _keras_backprop_grads(op.inputs, directions, _shared_attrs(op, "KerasRNNBackprop"), wanted))
 
 
-@_gradient_of("TfRnnOps>KerasRNNBackpropGrad")
+@_gradient_of("KerasRNNBackpropGrad")
 def _keras_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     """The gradient of KerasRNNBackpropGrad, computed as that of CudnnRNNBackpropGrad."""
     layer, d_outputs, reserve_space, v = op.inputs[:7], op.inputs[7:10], op.inputs[10], op.inputs[11:]
     arguments = [layer[i] for i in _KERAS_INPUTS]
-    attrs = _keras_rnn_attrs(op)
+    attrs = _shared_attrs(op, "KerasRNNBackprop")
     d_results = _zeros_for_skipped(op, _KERAS_BACKPROP_GRADS, s, (*arguments, *d_outputs))
 
     grads: list[_Grad] = [None] * len(op.inputs)
@@ -617,73 +574,37 @@ def _keras_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     return grads
 
 
-def _canonical_to_params_grad(
-    op: tf.Operation, d_params: _Grad, params_to_canonical: Callable[..., Any], **attrs: Any
-) -> list[_Grad]:
-    """The gradient of CudnnRNNCanonicalToParams of any version, with respect to its weights and biases.
+@_gradient_of("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
+def _canonical_to_params_grad(op: tf.Operation, d_params: _Grad) -> list[_Grad]:
+    """The gradient of CudnnRNNCanonicalToParams of any version, ours or TensorFlow's own.
 
     Args:
       op: the forward op.
       d_params: gradient with respect to its output, [params_size], or None for zeros.
-      params_to_canonical: the inverse op of the same version.
-      **attrs: the attributes of the inverse op.
     """
+    inverse = op.type.removeprefix("TfRnnOps>").replace("CanonicalToParams", "ParamsToCanonical")
     sizes, canonical = op.inputs[:3], op.inputs[3:]
     (d_params,) = _zeros_for_none([d_params], op.outputs)
-    grads = params_to_canonical(*sizes, d_params, **attrs)
+    counts = {name: op.get_attr(name) for name in facts_of(inverse).attributes if name.startswith("num_params")}
+    arguments = {**dict(zip(facts_of(inverse).inputs, (*sizes, d_params), strict=True)), **counts}
+    grads = _run(inverse, {**arguments, **_shared_attrs(op, inverse)})
     d_canonical = [*grads.weights, *grads.biases]
     # A weight may be flattened.
     reshaped = [tf.reshape(grad, tf.shape(each)) for grad, each in zip(d_canonical, canonical, strict=True)]
     return [None, None, None, *reshaped]
 
 
-@_gradient_of("TfRnnOps>CudnnRNNCanonicalToParams")
-def canonical_to_params_v1_grad(op: tf.Operation, d_params: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNCanonicalToParams, ours or TensorFlow's own."""
-    attrs = _cudnn_rnn_attrs(op, "num_params")
-    return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical, **attrs)
-
-
-@_gradient_of("TfRnnOps>CudnnRNNCanonicalToParamsV2")
-def canonical_to_params_v2_grad(op: tf.Operation, d_params: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNCanonicalToParamsV2, ours or TensorFlow's own."""
-    attrs = _cudnn_rnn_attrs(op, "num_params_weights", "num_params_biases", "num_proj")
-    return _canonical_to_params_grad(op, d_params, ops.tf_rnn_ops_cudnn_rnn_params_to_canonical_v2, **attrs)
-
-
-def _params_to_canonical_grad(
-    op: tf.Operation,
-    d_canonical: Sequence[_Grad],
-    num_weights: int,
-    canonical_to_params: Callable[..., Any],
-    **attrs: Any,
-) -> list[_Grad]:
-    """The gradient of CudnnRNNParamsToCanonical of any version, with respect to its params.
+@_gradient_of("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
+def _params_to_canonical_grad(op: tf.Operation, *d_canonical: _Grad) -> list[_Grad]:
+    """The gradient of CudnnRNNParamsToCanonical of any version, ours or TensorFlow's own.
 
     Args:
       op: the forward op.
-      d_canonical: gradients with respect to its weights and biases, or None for zeros.
-      num_weights: the number of weights.
-      canonical_to_params: the inverse op of the same version.
-      **attrs: the attributes of the inverse op.
+      *d_canonical: gradients with respect to its weights and biases, or None for zeros.
     """
-    d_canonical = _zeros_for_none(d_canonical, op.outputs)
-    d_params = canonical_to_params(*op.inputs[:3], d_canonical[:num_weights], d_canonical[num_weights:], **attrs)
-    return [None, None, None, d_params]
-
-
-@_gradient_of("TfRnnOps>CudnnRNNParamsToCanonical")
-def params_to_canonical_v1_grad(op: tf.Operation, *d_canonical: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNParamsToCanonical, ours or TensorFlow's own."""
-    num_weights = op.get_attr("num_params")
-    canonical_to_params = ops.tf_rnn_ops_cudnn_rnn_canonical_to_params
-    return _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params, **_cudnn_rnn_attrs(op))
-
-
-@_gradient_of("TfRnnOps>CudnnRNNParamsToCanonicalV2")
-def params_to_canonical_v2_grad(op: tf.Operation, *d_canonical: _Grad) -> list[_Grad]:
-    """The gradient of CudnnRNNParamsToCanonicalV2, ours or TensorFlow's own."""
-    num_weights = op.get_attr("num_params_weights")
-    canonical_to_params = ops.tf_rnn_ops_cudnn_rnn_canonical_to_params_v2
-    attrs = _cudnn_rnn_attrs(op, "num_proj")
-    return _params_to_canonical_grad(op, d_canonical, num_weights, canonical_to_params, **attrs)
+    inverse = op.type.removeprefix("TfRnnOps>").replace("ParamsToCanonical", "CanonicalToParams")
+    num_weights = op.get_attr("num_params_weights" if inverse.endswith("V2") else "num_params")
+    canonical = _zeros_for_none(d_canonical, op.outputs)
+    inputs = (*op.inputs[:3], canonical[:num_weights], canonical[num_weights:])
+    arguments = dict(zip(facts_of(inverse).inputs, inputs, strict=True))
+    return [None, None, None, _run(inverse, {**arguments, **_shared_attrs(op, inverse)})]

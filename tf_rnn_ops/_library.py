@@ -1,11 +1,13 @@
 """Loads the op library, or raises an ImportError with the reason and a fix."""
 
 import ctypes
+import functools
+import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from tf_rnn_ops import _library_file
 from tf_rnn_ops._version import __version__
@@ -224,7 +226,46 @@ def supported_instruction_sets() -> list[str]:
     return c_string(ENGINE_PATH, "TfRnnOps_SupportedInstructionSets").split()
 
 
+class OpFacts(NamedTuple):
+    """What is known of an op, from the table in cc/ops/signatures.cc.
+
+    Attributes:
+      inputs: the names of its inputs.
+      outputs: those of its outputs.
+      attributes: those of its attributes, except those that follow from the inputs.
+      weights: those of the inputs that it packs once if they are constants.
+      opaque: those of data of a forward op for its gradient, whose size and contents depend on the device.
+      devices: the devices that it runs on, "CPU" and maybe "GPU".
+      builtin_devices: those of TensorFlow's op of the same name; none if there is no such op.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[str, ...]
+    weights: tuple[str, ...]
+    opaque: tuple[str, ...]
+    devices: tuple[str, ...]
+    builtin_devices: tuple[str, ...]
+
+
+@functools.cache
+def op_table() -> dict[str, OpFacts]:
+    """Returns what is known of each op but AlignTensor, by its name without the namespace."""
+    table = json.loads(c_string(ENGINE_PATH, "TfRnnOps_OpTable"))
+    return {op: OpFacts(**{name: tuple(value) for name, value in facts.items()}) for op, facts in table.items()}
+
+
 _OP_PREFIX = "TfRnnOps>"
+
+
+def facts_of(op: str) -> OpFacts:
+    """Returns what is known of an op, ours with or without its namespace, or TensorFlow's of the same name."""
+    return op_table()[op.removeprefix(_OP_PREFIX)]
+
+
+def builtin_ops() -> list[str]:
+    """Returns the names of the ops that TensorFlow has, too."""
+    return [op for op, facts in op_table().items() if facts.builtin_devices]
 
 
 def op_names() -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_rnn_ops import _library
 from tf_rnn_ops._private_names import PFOR, create_pfor_op
 
 
@@ -208,48 +209,29 @@ def _deterministic(call: Any) -> list[Any]:
     return _loop(call) if _is_any_stacked(call) else _once(call)
 
 
-_CUDNN_RNN_OPS: dict[str, Callable[[Any], Any]] = {
-    **{f"CudnnRNN{version}": _cudnn_rnn for version in ("", "V2", "V3")},
-    **{f"CudnnRNNBackprop{version}": _deterministic for version in ("", "V2", "V3")},
-    **{
-        f"CudnnRNN{name}{version}": _deterministic
-        for name in ("CanonicalToParams", "ParamsToCanonical")
-        for version in ("", "V2")
-    },
-    "CudnnRNNParamsSize": _deterministic,
-}
-_BUILTIN_OPS = {
-    **_CUDNN_RNN_OPS,
-    **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad"), _gru_block_cell),
-    **dict.fromkeys(("LSTMBlockCell", "BlockLSTM", "BlockLSTMV2"), _lstm),
-    **dict.fromkeys(("LSTMBlockCellGrad", "BlockLSTMGrad", "BlockLSTMGradV2"), _deterministic),
-}
-_OUR_OPS = {
-    **_BUILTIN_OPS,
+# All other ops are `_deterministic`.
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "AlignTensor": _row_by_row,
-    "CudnnRNNBackpropGrad": _deterministic,
-    "CudnnRNNDropoutMasks": _deterministic,
-    "StatelessCudnnRNN": _deterministic,
-    "GRUBlockCellGradV2": _gru_block_cell,
-    "BlockLSTMGradV3": _deterministic,
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), _cudnn_rnn),
+    **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"), _gru_block_cell),
+    **dict.fromkeys(("LSTMBlockCell", "BlockLSTM", "BlockLSTMV2"), _lstm),
     "KerasRNN": _keras_rnn,
     "KerasRNNBackprop": _keras_rnn_backprop,
-    "KerasRNNBackpropGrad": _deterministic,
 }
 
 
-def _register(converters: dict[str, Callable[[Any], Any]], prefix: str = "") -> None:
+def _register(ops: Iterable[str], prefix: str = "") -> None:
     """Registers the converters of ops that have none: if the package is imported again, they have one."""
     if PFOR is None:
         return
-    for op, converter in converters.items():
+    for op in ops:
         with contextlib.suppress(AssertionError):
-            PFOR.RegisterPFor(prefix + op)(converter)
+            PFOR.RegisterPFor(prefix + op)(_CONVERTERS.get(op, _deterministic))
 
 
 def enable_builtin_kernels() -> None:
     """Registers the converters for TensorFlow's own ops."""
-    _register(_BUILTIN_OPS)
+    _register(_library.builtin_ops())
 
 
-_register(_OUR_OPS, "TfRnnOps>")
+_register(_library.op_names(), "TfRnnOps>")

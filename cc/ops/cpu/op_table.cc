@@ -1,47 +1,78 @@
 // Exported function of the engine library about the ops.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cc/ops/signature.h"
-#include "cc/rnn/join.h"
 
 namespace tf_rnn_ops {
 namespace {
 
-const char* NameOf(BuiltinOp builtin) {
-  switch (builtin) {
-    case BuiltinOp::kNone:
-      return "none";
-    case BuiltinOp::kRunsOnGpusOnly:
-      return "gpu";
-    case BuiltinOp::kRunsOnCpus:
-      return "cpu";
+using Names = std::vector<std::string>;
+
+// A member of a JSON object: a list of names, which have no special characters.
+std::string ToJson(const char* key, const Names& names) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "\"" : ", \"") + name + "\"";
   }
-  return "";
+  return std::string("\"") + key + "\": [" + list + "]";
+}
+
+Names NamesOf(const Arguments& arguments) {
+  Names names;
+  for (const Argument& argument : arguments) names.push_back(argument.name);
+  return names;
+}
+
+std::string ToJson(const Signature& op) {
+  Names weights, opaque;
+  for (const auto* arguments : {&op.inputs, &op.outputs}) {
+    for (const Argument& argument : *arguments) {
+      if (argument.is_weight) weights.push_back(argument.name);
+      if (argument.is_opaque) opaque.push_back(argument.name);
+    }
+  }
+  Names attributes;
+  for (const Attribute& attribute : op.attributes) {
+    const std::string& definition = attribute.definition;
+    const std::string name = definition.substr(0, definition.find(':'));
+    const bool follows_from_inputs = std::any_of(
+        op.inputs.begin(), op.inputs.end(), [&name](const Argument& input) {
+          return input.type == name ||
+                 (input.count != nullptr && input.count == name);
+        });
+    if (!follows_from_inputs) attributes.push_back(name);
+  }
+  Names builtin_devices;
+  if (op.builtin == BuiltinOp::kRunsOnCpus) builtin_devices.push_back("CPU");
+  if (op.builtin != BuiltinOp::kNone) builtin_devices.push_back("GPU");
+  return "{" + ToJson("inputs", NamesOf(op.inputs)) + ", " +
+         ToJson("outputs", NamesOf(op.outputs)) + ", " +
+         ToJson("attributes", attributes) + ", " + ToJson("weights", weights) +
+         ", " + ToJson("opaque", opaque) + ", " +
+         ToJson("devices",
+                op.runs_on_gpus ? Names{"CPU", "GPU"} : Names{"CPU"}) +
+         ", " + ToJson("builtin_devices", builtin_devices) + "}";
 }
 
 }  // namespace
 
-// What is known of the ops but is not part of their definitions: one line for
-// each op with its name, the device of TensorFlow's op of the same name ("none"
-// if there is no such op, "gpu" if it runs on GPUs only, else "cpu"), the
-// devices that ours runs on ("cpu" or "cpu,gpu"), and the inputs that are
-// weights (w1,w2,... or "none"). The string lives as long as the library.
+// All ops but AlignTensor in JSON, by name: their arguments, except attributes
+// that follow from the inputs, which of them are weights or opaque, the
+// devices that they run on, and those that TensorFlow's ops of the same names
+// run on. The string lives as long as the library.
 extern "C" __attribute__((visibility("default"))) const char*
 TfRnnOps_OpTable() {
   static const std::string* const table = [] {
-    auto* lines = new std::string;
+    auto* json = new std::string;
     for (const Signature& op : Signatures()) {
-      std::string weights;
-      for (const Argument& input : op.inputs) {
-        if (input.is_weight)
-          weights += (weights.empty() ? "" : ",") + input.name;
-      }
-      *lines += rnn::Join(op.name, " ", NameOf(op.builtin),
-                          op.runs_on_gpus ? " cpu,gpu " : " cpu ",
-                          weights.empty() ? "none" : weights, "\n");
+      *json +=
+          (json->empty() ? "{\"" : ",\n\"") + op.name + "\": " + ToJson(op);
     }
-    return lines;
+    *json += "}";
+    return json;
   }();
   return table->c_str();
 }
