@@ -94,16 +94,17 @@ class ShapeFrame final : public CallFrame {
 
   Status MakeOutputs(const char* name, const std::vector<Shape>& shapes,
                      std::vector<Array>* arrays) override {
-    const bool is_opaque = std::any_of(
+    // The size of data for the gradient in the device's memory depends on the
+    // device.
+    const bool is_of_device = std::any_of(
         op_.outputs.begin(), op_.outputs.end(), [name](const Argument& output) {
-          return output.is_opaque && output.name == name;
+          return output.is_opaque && !output.is_on_host && output.name == name;
         });
     std::vector<ShapeHandle> handles;
     for (const Shape& shape : shapes) {
-      // The size of opaque data depends on the device.
-      const bool is_unknown = is_opaque && shape.rank() > 0 && shape[0] != 0;
-      handles.push_back(is_unknown ? c_->Vector(c_->UnknownDim())
-                                   : ToHandle(shape));
+      handles.push_back(is_of_device && shape[0] != 0
+                            ? c_->Vector(c_->UnknownDim())
+                            : ToHandle(shape));
     }
     arrays->resize(shapes.size());
     return FromAbslStatus(c_->set_output(name, handles));
