@@ -51,12 +51,9 @@ Status KerasRnnInputs::Read() {
   config_ = {attributes_.cell.mode,
              /*skip_input=*/false,
              /*num_directions=*/1,
-             /*num_layers=*/1,
-             features_.value(),
-             units_.value(),
+             /*num_layers=*/1,      features_.value(),           units_.value(),
              /*num_proj=*/0,
-             /*has_keras_weights=*/true,
-             attributes_.cell.activations};
+             /*keeps_output=*/true, attributes_.cell.activations};
   if (!is_complete()) return Status();
   if (outputs_shape().NumElements() < 0 ||
       !rnn::LayerOutputSize(config_, size_).valid() ||

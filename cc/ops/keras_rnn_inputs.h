@@ -9,6 +9,7 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/sizes.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
@@ -55,8 +56,8 @@ class KerasRnnInputs {
                      Array* bias);
 
   // Fills a pass of the engine with the inputs.
-  template <template <typename> class Pass, typename E>
-  void Fill(Pass<E>* pass) const {
+  template <typename E>
+  void Fill(rnn::NetworkPass<E>* pass) const {
     pass->config = config_;
     pass->size = size_;
     pass->time_major = false;
@@ -65,8 +66,17 @@ class KerasRnnInputs {
     pass->input = sequences.As<E>();
     pass->input_h = initial_h.As<E>();
     pass->input_c = initial_c.As<E>();
-    pass->keras_weights = {kernel.As<E>(), recurrent_kernel.As<E>(),
-                           bias.num_elements == 0 ? nullptr : bias.As<E>()};
+    pass->weights = WeightsOf<const E>(kernel, recurrent_kernel, bias);
+  }
+
+  // Arrays with the shapes of the weights. bias: may be empty.
+  template <typename E>
+  static rnn::Weights<E> WeightsOf(const Array& kernel,
+                                   const Array& recurrent_kernel,
+                                   const Array& bias) {
+    return rnn::Weights<E>::Keras(
+        kernel.As<E>(), recurrent_kernel.As<E>(),
+        bias.num_elements == 0 ? nullptr : bias.As<E>());
   }
 
   rnn::ReserveSpaceKey MakeReserveSpaceKey() const {

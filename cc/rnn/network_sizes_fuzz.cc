@@ -102,16 +102,16 @@ void CheckWorkspaces(const FuzzedNetwork& network, FuzzInput& input) {
     return wanted & bit ? &something : nullptr;
   };
   auto forward = MakePass<NetworkForward<T>>(network);
-  forward.is_training = wanted & 1;
+  if (wanted & 1) forward.kept = Kept<T>::ReserveSpace(&something);
   auto backward = MakePass<NetworkBackward<T>>(network);
   backward.input_backprop = result(1);
-  backward.params_backprop = result(2);
+  backward.weights_backprop.params = result(2);
   auto grad = MakePass<NetworkBackwardGrad<T>>(network);
   grad.dot_input = result(1);
   grad.dot_input_h = result(2);
-  grad.dot_params = result(4);
+  grad.dot_weights.params = result(4);
   grad.input_grad = result(8);
-  grad.params_grad = result(16);
+  grad.weights_grad.params = result(16);
   grad.output_backprop_grad = result(32);
   for (const std::int64_t bytes :
        {kernels.forward_workspace(forward, num_threads),

@@ -58,11 +58,10 @@ class KerasRnnForwardOp {
 
     rnn::NetworkForward<E> pass{};
     inputs.Fill(&pass);
-    pass.is_training = trains;
+    if (trains) pass.kept = rnn::Kept<E>::ReserveSpace(reserve_space.As<E>());
     if (attributes_.return_sequences) pass.output = outputs.As<E>();
     pass.output_h = final_h.As<E>();
     pass.output_c = final_c.As<E>();
-    pass.reserve_space = reserve_space.As<E>();
     TF_RNN_OPS_RETURN_IF_ERROR(
         constant_weights_.RunForward(frame, inputs, &pass));
     const auto masked = inputs.masked_outputs<E>();
@@ -94,9 +93,8 @@ class KerasRnnGradients {
 
   // Fills a backward pass with the gradients with respect to the outputs of the
   // engine.
-  template <typename Pass>
   Status Fill(CallFrame* frame, const KerasRnnInputs& inputs,
-              bool return_sequences, Pass* pass) const {
+              bool return_sequences, rnn::NetworkGradients<E>* pass) const {
     pass->output_c_backprop = final_c.As<E>();
     const auto masked = inputs.masked_outputs<E>();
     void* memory;
@@ -160,8 +158,8 @@ class KerasRnnBackwardOp {
     inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
-    pass.reserve_space = reserve_space.As<E>();
-    pass.reserve_space_header = &header;
+    pass.kept =
+        rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), &header);
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    &pass);
@@ -175,37 +173,39 @@ class KerasRnnBackwardOp {
     const bool wants_weights = frame->IsWanted("kernel_backprop") ||
                                frame->IsWanted("recurrent_kernel_backprop") ||
                                frame->IsWanted("bias_backprop");
-    rnn::KerasWeights<E>& weights = pass->keras_weights_backprop;
+    Array sequences, initial_h, initial_c, kernel, recurrent_kernel, bias;
     const struct {
       const char* name;
       const Array& like;
       bool is_wanted;
-      E** data;
+      Array* gradient;
     } gradients[] = {
         {"sequences_backprop", inputs.sequences,
-         frame->IsWanted("sequences_backprop"), &pass->input_backprop},
-        {"initial_h_backprop", inputs.initial_h, true, &pass->input_h_backprop},
-        {"initial_c_backprop", inputs.initial_c, true, &pass->input_c_backprop},
-        {"kernel_backprop", inputs.kernel, wants_weights, &weights.kernel},
+         frame->IsWanted("sequences_backprop"), &sequences},
+        {"initial_h_backprop", inputs.initial_h, true, &initial_h},
+        {"initial_c_backprop", inputs.initial_c, true, &initial_c},
+        {"kernel_backprop", inputs.kernel, wants_weights, &kernel},
         {"recurrent_kernel_backprop", inputs.recurrent_kernel, wants_weights,
-         &weights.recurrent_kernel},
-        {"bias_backprop", inputs.bias, wants_weights, &weights.bias},
+         &recurrent_kernel},
+        {"bias_backprop", inputs.bias, wants_weights, &bias},
     };
-    for (const auto& [name, like, is_wanted, data] : gradients) {
+    for (const auto& [name, like, is_wanted, gradient] : gradients) {
       if (!is_wanted) continue;
-      Array gradient;
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeOutput(name, like.shape, &gradient));
-      if (!frame->has_values()) continue;
-      const bool is_of_cell_state = data == &pass->input_c_backprop;
-      if (is_of_cell_state && !attributes_.has_cell_state()) {
-        SetZero(gradient);
-      } else if (is_of_cell_state || data == &pass->input_h_backprop) {
-        TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&gradient));
-        *data = gradient.As<E>();
-      } else if (gradient.num_elements > 0) {
-        *data = gradient.As<E>();
-      }
+      TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(name, like.shape, gradient));
+    }
+    if (!frame->has_values()) return Status();
+    if (sequences.num_elements > 0) pass->input_backprop = sequences.As<E>();
+    TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&initial_h));
+    pass->input_h_backprop = initial_h.As<E>();
+    if (attributes_.has_cell_state()) {
+      TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&initial_c));
+      pass->input_c_backprop = initial_c.As<E>();
+    } else {
+      SetZero(initial_c);
+    }
+    if (wants_weights) {
+      pass->weights_backprop =
+          inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
     }
     return Status();
   }
@@ -244,8 +244,8 @@ class KerasRnnBackwardGradOp {
     inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
-    pass.reserve_space = reserve_space.As<E>();
-    pass.reserve_space_header = &header;
+    pass.kept =
+        rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), &header);
     const auto kernels = KernelsFor<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs,
                                        kernels.backward_grad_workspace,
@@ -282,9 +282,8 @@ class KerasRnnBackwardGradOp {
     if (!AreZeros<E>(sequences)) pass->dot_input = sequences.As<E>();
     if (!AreZeros<E>(kernel) || !AreZeros<E>(recurrent_kernel) ||
         !AreZeros<E>(bias)) {
-      pass->dot_keras_weights = {
-          kernel.As<E>(), recurrent_kernel.As<E>(),
-          bias.num_elements == 0 ? nullptr : bias.As<E>()};
+      pass->dot_weights =
+          inputs->WeightsOf<const E>(kernel, recurrent_kernel, bias);
     }
     return Status();
   }
@@ -295,55 +294,63 @@ class KerasRnnBackwardGradOp {
   Status MakeResults(CallFrame* frame, const KerasRnnInputs& inputs,
                      const KerasRnnGradients<E>& gradients, Array* outputs_grad,
                      rnn::NetworkBackwardGrad<E>* pass) const {
+    const auto is_wanted = [&](const char* name) {
+      return IsWanted(*frame, skip_, name);
+    };
     // The engine computes the gradients of all weights or none.
-    const bool needs_weights =
-        IsWanted(*frame, skip_, "kernel_grad") ||
-        IsWanted(*frame, skip_, "recurrent_kernel_grad") ||
-        IsWanted(*frame, skip_, "bias_grad");
-    const bool takes_last = !attributes_.return_sequences &&
-                            IsWanted(*frame, skip_, "outputs_backprop_grad");
-    rnn::KerasWeights<E>& weights = pass->keras_weights_grad;
-    E* last;
+    const bool needs_weights = is_wanted("kernel_grad") ||
+                               is_wanted("recurrent_kernel_grad") ||
+                               is_wanted("bias_grad");
+    const bool takes_last =
+        !attributes_.return_sequences && is_wanted("outputs_backprop_grad");
+    Array kernel, recurrent_kernel, bias;
+    Array sequences, initial_h, initial_c, final_h, final_c;
     const struct {
       const char* name;
       const Array& like;
       // Whether the pass must compute it even if it is not wanted.
       bool is_needed;
-      bool is_of_cell_state;
-      E** data;
+      Array* result;
     } results[] = {
-        {"sequences_grad", inputs.sequences, false, false, &pass->input_grad},
-        {"initial_h_grad", inputs.initial_h, false, false, &pass->input_h_grad},
-        {"initial_c_grad", inputs.initial_c, false, true, &pass->input_c_grad},
-        {"kernel_grad", inputs.kernel, needs_weights, false, &weights.kernel},
-        {"recurrent_kernel_grad", inputs.recurrent_kernel, needs_weights, false,
-         &weights.recurrent_kernel},
-        {"bias_grad", inputs.bias, needs_weights, false, &weights.bias},
-        {"outputs_backprop_grad", gradients.outputs, false, false,
-         attributes_.return_sequences ? &pass->output_backprop_grad : &last},
-        {"final_h_backprop_grad", gradients.final_h, takes_last, false,
-         &pass->output_h_backprop_grad},
-        {"final_c_backprop_grad", gradients.final_c, false, true,
-         &pass->output_c_backprop_grad},
+        {"sequences_grad", inputs.sequences, false, &sequences},
+        {"initial_h_grad", inputs.initial_h, false, &initial_h},
+        {"initial_c_grad", inputs.initial_c, false, &initial_c},
+        {"kernel_grad", inputs.kernel, needs_weights, &kernel},
+        {"recurrent_kernel_grad", inputs.recurrent_kernel, needs_weights,
+         &recurrent_kernel},
+        {"bias_grad", inputs.bias, needs_weights, &bias},
+        {"outputs_backprop_grad", gradients.outputs, false, outputs_grad},
+        {"final_h_backprop_grad", gradients.final_h, takes_last, &final_h},
+        {"final_c_backprop_grad", gradients.final_c, false, &final_c},
     };
-    for (const auto& [name, like, is_needed, is_of_cell_state, data] :
-         results) {
-      const bool is_wanted = IsWanted(*frame, skip_, name);
-      Array result;
+    for (const auto& [name, like, is_needed, result] : results) {
+      const bool is_output = is_wanted(name);
       TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeOutput(name, is_wanted ? like.shape : Shape{0}, &result));
-      if (!frame->has_values()) continue;
-      if (is_of_cell_state && !attributes_.has_cell_state()) {
-        SetZero(result);
-        continue;
-      }
-      if (&like == &gradients.outputs) *outputs_grad = result;
-      if (is_needed && !is_wanted) {
+          frame->MakeOutput(name, is_output ? like.shape : Shape{0}, result));
+      if (frame->has_values() && is_needed && !is_output) {
         TF_RNN_OPS_RETURN_IF_ERROR(
-            frame->MakeScratch(like.num_bytes, &result.data));
-        result.num_elements = like.num_elements;
+            frame->MakeScratch(like.num_bytes, &result->data));
+        result->num_elements = like.num_elements;
       }
-      if (result.num_elements > 0) *data = result.As<E>();
+    }
+    if (!frame->has_values()) return Status();
+    const auto data = [](const Array& array) {
+      return array.num_elements == 0 ? nullptr : array.As<E>();
+    };
+    pass->input_grad = data(sequences);
+    pass->input_h_grad = data(initial_h);
+    pass->weights_grad = rnn::Weights<E>::Keras(
+        data(kernel), data(recurrent_kernel), data(bias));
+    if (attributes_.return_sequences) {
+      pass->output_backprop_grad = data(*outputs_grad);
+    }
+    pass->output_h_backprop_grad = data(final_h);
+    if (attributes_.has_cell_state()) {
+      pass->input_c_grad = data(initial_c);
+      pass->output_c_backprop_grad = data(final_c);
+    } else {
+      SetZero(initial_c);
+      SetZero(final_c);
     }
     return Status();
   }

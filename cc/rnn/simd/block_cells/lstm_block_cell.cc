@@ -3,13 +3,14 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/block_cells/block_cells.h"
 #include "cc/rnn/simd/block_cells/lstm_block_step.h"
 #include "cc/rnn/simd/block_cells/step_call.h"
 #include "cc/rnn/simd/vector/staging.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {

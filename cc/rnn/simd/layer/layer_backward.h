@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -62,7 +62,7 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   // For the whole network; this layer's part is written. Null if not needed.
   // With tangents, it is the tangent of the gradient.
   Weights<T> d_weights;
-  // Of TensorFlow's LSTM ops, which have no tangents:
+  // Of TensorFlow's LSTM ops, which have no tangents, in the type of the cells:
   Peepholes<const T> peepholes{};
   LstmActivations<const T> d_activations{};
   Peepholes<T> d_peepholes{};  // null if not needed
@@ -85,14 +85,18 @@ struct LayerBackwardScratch {
   StepGradientsScratch<P> steps;
   T* products;  // [num_threads, kParts, B, GroupSize, kTileCols]
 
+  // weights, dot_weights, gradients: of the caller; no dot_weights or gradients
+  // if they are zeros or not needed.
+  template <typename E, typename G>
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       bool has_dot_params, bool wants_params, int num_threads,
+                       const Weights<E>& weights, const Weights<E>& dot_weights,
+                       const Weights<G>& gradients, int num_threads,
                        Arena& arena)
-      : weights(MakeWeights(config, has_dot_params, arena)),
+      : weights(MakeWeights(config, dot_weights.any(), arena)),
         steps(
             config,
             CheckedInt(BackwardStepsAtOnce(size, kParts)) * size.batch * kParts,
-            wants_params, arena),
+            weights, gradients, arena),
         products(arena.Take<T>(CheckedInt(num_threads) * kParts * size.batch *
                                GroupSize<T>(size.batch, 1) * kTileCols<T>)) {}
 

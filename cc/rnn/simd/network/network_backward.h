@@ -9,7 +9,6 @@
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/network.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
@@ -30,15 +29,14 @@ class BackwardPass {
   BackwardPass(const NetworkBackward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
-        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
-                 arena),
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.kept.header), arena),
         staging_(a.time_major, samples_.order()),
-        dropout_(a.config, a.size, a.dropout, a.reserve_space_header,
-                 shapes_.output, samples_.order()),
+        dropout_(a.config, a.size, a.dropout, a.kept.header, shapes_.output,
+                 samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        weights_(a.config, {a.params, a.keras_weights}, arena),
+        weights_(a.config, a.weights, arena),
         output_(staging_.BufferIfAny(a.output, shapes_.output, arena)),
         valid_input_(
             arena.Take<C>(ReadsPadding() && !staging_.IsCopied(shapes_.input)
@@ -51,26 +49,25 @@ class BackwardPass {
         d_input_(staging_.BufferIfAny(a.input_backprop, shapes_.input, arena)),
         d_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         d_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        d_weights_(a.config, {a.params_backprop, a.keras_weights_backprop},
-                   arena),
-        peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
-        d_peepholes_(a.peepholes_backprop, {1, 1, a.config.num_units}, arena),
+        d_weights_(a.config, a.weights_backprop, arena),
+        peepholes_(a.weights.peepholes, {1, 1, a.config.num_units}, arena),
+        d_peepholes_(a.weights_backprop.peepholes, {1, 1, a.config.num_units},
+                     arena),
         d_activations_(a.activations_backprop, shapes_.output, arena),
-        kept_(a.config.block_lstm.is_used
+        kept_(a.kept.are_activations()
                   ? arena.Take<C>(LayerKeptSize(a.config, a.size))
                   : nullptr),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         d_inner_(arena.Take<C>(shapes_.output.size() *
                                Min(a.config.num_layers - 1, 2))),
-        scratch_(a.config, a.size, /*has_dot_params=*/false,
-                 Weights<T>{a.params_backprop, a.keras_weights_backprop}.any(),
-                 num_threads, arena) {}
+        scratch_(a.config, a.size, a.weights, /*dot_weights=*/{},
+                 a.weights_backprop, num_threads, arena) {}
 
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
       FillZeroIfWanted(a_.input_backprop, shapes_.input, executor);
       d_weights_.WriteZeros(executor);
-      for (T* const peephole : a_.peepholes_backprop.arrays) {
+      for (T* const peephole : a_.weights_backprop.peepholes.arrays) {
         FillZeroIfWanted(peephole, {1, 1, a_.config.num_units}, executor);
       }
       return;
@@ -124,7 +121,7 @@ class BackwardPass {
     KeptActivations<C>(kept_, a_.config, a_.size, /*are_pairs=*/false)
         .ForEachRun(executor,
                     [&](C* to, std::int64_t offset, std::int64_t count) {
-                      for (const T* const array : a_.activations.arrays) {
+                      for (const T* const array : a_.kept.activations.arrays) {
                         Convert(array + offset, to, count);
                         to += count;
                       }
@@ -156,8 +153,7 @@ class BackwardPass {
     const std::int64_t cell_size =
         shapes_.cell_state.size().value() / a_.config.num_layers;
     const std::int64_t output_size = shapes_.output.size().value();
-    const ReservedArrays<const C> activations(a_.reserve_space, a_.config,
-                                              a_.size);
+    const ReservedArrays<const C> activations(a_.kept, a_.config, a_.size);
     LayerArguments layer = network;
     LayerStateArrays<C>& states = layer.states[kValue];
     LayerGradientArrays<C>& gradients = layer.gradients[kValue];

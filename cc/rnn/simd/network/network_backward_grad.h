@@ -10,7 +10,6 @@
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/network.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
@@ -35,15 +34,14 @@ class BackwardGradPass {
                    Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
-        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
-                 arena),
+        samples_(a.sequence_lengths, a.size, LeftSorted(a.kept.header), arena),
         staging_(a.time_major, samples_.order()),
-        dropout_(a.config, a.size, a.dropout, a.reserve_space_header,
-                 shapes_.output, samples_.order()),
+        dropout_(a.config, a.size, a.dropout, a.kept.header, shapes_.output,
+                 samples_.order()),
         input_(staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        weights_(a.config, {a.params, a.keras_weights}, arena),
+        weights_(a.config, a.weights, arena),
         output_(staging_.BufferIfAny(a.output, shapes_.output, arena)),
         d_output_(
             staging_.BufferIfAny(a.output_backprop, shapes_.output, arena)),
@@ -54,7 +52,7 @@ class BackwardGradPass {
         dot_input_(staging_.Buffer(shapes_.input, arena)),
         dot_input_h_(arena.Take<C>(shapes_.hidden_state.size())),
         dot_input_c_(arena.Take<C>(shapes_.cell_state.size())),
-        dot_weights_(a.config, {a.dot_params, a.dot_keras_weights}, arena),
+        dot_weights_(a.config, a.dot_weights, arena),
         dot_kept_(arena.Take<C>(LayerKeptSize(a.config, a.size) *
                                 a.config.num_layers)),
         dot_inner_outputs_(
@@ -65,7 +63,7 @@ class BackwardGradPass {
         dot_d_h_(Result(a.input_h_grad, shapes_.hidden_state, arena)),
         dot_d_c_(Result(a.input_c_grad, shapes_.cell_state, arena)),
         dot_d_input_(staging_.BufferIfAny(a.input_grad, shapes_.input, arena)),
-        dot_d_weights_(a.config, {a.params_grad, a.keras_weights_grad}, arena),
+        dot_d_weights_(a.config, a.weights_grad, arena),
         dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
         dot_dropped_(
             arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
@@ -110,21 +108,15 @@ class BackwardGradPass {
 
   static bool WantsGradientSweep(const NetworkBackwardGrad<T>& a) {
     return a.input_grad != nullptr || a.input_h_grad != nullptr ||
-           a.input_c_grad != nullptr || WantsWeights(a);
-  }
-  static bool WantsWeights(const NetworkBackwardGrad<T>& a) {
-    return Weights<T>{a.params_grad, a.keras_weights_grad}.any();
-  }
-  static bool HasDotWeights(const NetworkBackwardGrad<T>& a) {
-    return Weights<const T>{a.dot_params, a.dot_keras_weights}.any();
+           a.input_c_grad != nullptr || a.weights_grad.any();
   }
 
   // Scratch memory of the sweeps, which run one after the other and share it.
   struct SweepScratch {
     SweepScratch(const NetworkBackwardGrad<T>& a, int num_threads, Arena& arena)
         : gradient_arena(arena),
-          tangent(a.config, a.size, HasDotWeights(a), num_threads, arena),
-          gradient(a.config, a.size, HasDotWeights(a), WantsWeights(a),
+          tangent(a.config, a.size, a.dot_weights.any(), num_threads, arena),
+          gradient(a.config, a.size, a.weights, a.dot_weights, a.weights_grad,
                    num_threads, gradient_arena) {
       if (WantsGradientSweep(a)) arena.Share(gradient_arena);
     }
@@ -212,7 +204,7 @@ class BackwardGradPass {
   }
 
   ReservedArrays<const C> reserved() const {
-    return {a_.reserve_space, a_.config, a_.size};
+    return {a_.kept, a_.config, a_.size};
   }
   C* DotOutput(std::int64_t layer) const {
     return IsLast(layer) ? dot_output_

@@ -12,7 +12,6 @@
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/network.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -38,29 +37,26 @@ class ForwardPass {
   ForwardPass(const NetworkForward<T>& a, int num_threads, Arena& arena)
       : a_(a),
         shapes_(a.config, a.size, a.step_order),
-        activations_(a.is_training ? a.reserve_space : nullptr, a.config,
-                     a.size),
+        activations_(a.kept, a.config, a.size),
         plan_(Products::kAreQuantized
                   ? ForwardPlan{false, false}
-                  : PlanForward<P>(a.config, a.size, a.has_constant_weights)),
-        samples_(
-            a.sequence_lengths, a.size,
-            IsWorthSorting(a.sequence_lengths, a.config, a.size, a.is_training),
-            arena),
+                  : PlanForward<P>(a.config, a.size, a.weights.is_keras(),
+                                   a.has_constant_weights)),
+        samples_(a.sequence_lengths, a.size,
+                 IsWorthSorting(a.sequence_lengths, a.config, a.size,
+                                a.is_training()),
+                 arena),
         staging_(a.time_major, samples_.order()),
         operand_staging_(a.time_major, samples_.order()),
         input_(operand_staging_.Buffer(shapes_.input, arena)),
         input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        weights_(a.config,
-                 is_packed() ? Weights<const T>{}
-                             : Weights<const T>{a.params, a.keras_weights},
-                 arena),
+        weights_(a.config, a.weights, arena),
         output_staging_(a.time_major, samples_.order()),
         output_(output_staging_.BufferIfAny(a.output, shapes_.output, arena)),
         output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
         output_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
+        peepholes_(a.weights.peepholes, {1, 1, a.config.num_units}, arena),
         kept_(KeepsActivations()
                   ? arena.Take<C>(LayerKeptSize(a.config, a.size))
                   : nullptr),
@@ -70,7 +66,7 @@ class ForwardPass {
         inner_inputs_(arena.Take<P>(
             shapes_.output.size() *
             (kRoundsOperands<P> ? Min(a.config.num_layers - 1, 2) : 0))),
-        scratch_(a.config, a.size, plan_, is_packed(), num_threads, arena) {}
+        scratch_(a.config, a.size, plan_, a.weights, num_threads, arena) {}
 
   // The estimated time on one thread if the weights are packed, without cells.
   static double MicrosecondsIfPacked(const NetworkForward<T>& a) {
@@ -97,11 +93,11 @@ class ForwardPass {
 
   void Run(Executor& executor) const {
     if (!HasNoState(a_.config, a_.size)) Compute(executor);
-    if (a_.is_training) {
+    if (a_.is_training()) {
       WriteReserveSpaceHeader<T>(
           {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout,
            Device::kCpu, /*variant=*/0, a_.step_order},
-          a_.stream, a_.reserve_space, samples_.are_sorted());
+          a_.stream, a_.kept.data, samples_.are_sorted());
     }
   }
 
@@ -132,10 +128,8 @@ class ForwardPass {
     staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
   }
 
-  bool is_packed() const { return a_.packed_weights != nullptr; }
-
   bool KeepsActivations() const {
-    const auto& arrays = a_.activations.arrays;
+    const auto& arrays = a_.kept.activations.arrays;
     return std::any_of(std::begin(arrays), std::end(arrays),
                        [](const T* array) { return array != nullptr; });
   }
@@ -143,7 +137,7 @@ class ForwardPass {
                         Executor& executor) const {
     kept.ForEachRun(
         executor, [&](const C* from, std::int64_t offset, std::int64_t count) {
-          for (T* const array : a_.activations.arrays) {
+          for (T* const array : a_.kept.activations.arrays) {
             if (array != nullptr) Convert(from, array + offset, count);
             from += count;
           }
@@ -151,13 +145,13 @@ class ForwardPass {
   }
 
   bool AppliesDropout() const {
-    return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
+    return a_.is_training() && a_.dropout > 0 && a_.config.num_layers > 1;
   }
   // Number of outputs of inner layers kept here. Training keeps all of them in
   // the reserve_space. Inference needs only the output of the layer below, or
   // only its rounded form.
   std::int64_t NumInnerOutputs() const {
-    return a_.is_training || kRoundsOperands<P>
+    return a_.is_training() || kRoundsOperands<P>
                ? 0
                : Min(a_.config.num_layers - 1, 2);
   }
@@ -169,17 +163,17 @@ class ForwardPass {
         shapes_.hidden_state.size().value() / a_.config.num_layers;
     const std::int64_t cell_size =
         shapes_.cell_state.size().value() / a_.config.num_layers;
-    Arena packed_weights(const_cast<void*>(a_.packed_weights));
+    Arena packed_weights(const_cast<void*>(a_.weights.packed));
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
       typename Products::Packed packed;
-      if (is_packed()) {
+      if (a_.weights.is_packed()) {
         packed =
             typename Products::Packed(a_.config, layer.layer, packed_weights);
         layer.packed = &packed;
       }
       layer.output = LayerOutput(layer.layer);
       layer.rounded_output = RoundedOutput(layer.layer);
-      if (a_.is_training) {
+      if (a_.is_training()) {
         layer.kept = KeptActivations<C>(
             activations_.kept +
                 layer.layer * LayerKeptSize(a_.config, a_.size).value(),
@@ -211,7 +205,7 @@ class ForwardPass {
   // Null if only the rounded output is needed.
   C* LayerOutput(std::int64_t layer) const {
     const std::int64_t size = shapes_.output.size().value();
-    if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
+    if (a_.is_training() && layer < NumKeptOutputs<T>(a_.config)) {
       return activations_.outputs + layer * size;
     }
     if constexpr (!kWritesRounded) {
@@ -247,7 +241,7 @@ class ForwardPass {
   // the outputs.
   void FinishReserveSpace(Executor& executor) const {
     if constexpr (kKeepsFinitePairs<T> && !kRoundsOperands<P>) {
-      if (!a_.is_training) return;
+      if (!a_.is_training()) return;
       ToFinitePairs(
           activations_.outputs,
           NumKeptOutputs<T>(a_.config) * shapes_.output.size().value(),
@@ -308,7 +302,7 @@ class WeightPackingPass {
 
   WeightPackingPass(const WeightPacking<T>& a, int /*num_threads*/,
                     Arena& arena)
-      : a_(a), weights_(a.config, {a.params, a.keras_weights}, arena) {}
+      : a_(a), weights_(a.config, a.weights, arena) {}
 
   void Run(Executor& executor) const {
     if (a_.config.num_units == 0) return;

@@ -14,7 +14,7 @@
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
-#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -62,15 +62,17 @@ struct NetworkShapes {
 };
 
 // Converts a caller's weights, or their gradients, between the caller's type
-// and the network's.
+// and the network's. Without peepholes, which cells read in their own type, and
+// packed weights.
 // T: the caller's type, const for weights that are read. C: the network's type.
 template <typename T, typename C>
 class WeightsStaging {
  public:
-  // callers: null pointers if absent.
   WeightsStaging(const RnnConfig& config, const Weights<T>& callers,
                  Arena& arena)
-      : arrays_(Arrays(config, callers)) {
+      : layout_(callers.layout),
+        has_new_cell_second_(callers.has_new_cell_second),
+        arrays_(Arrays(config, callers)) {
     if (kIsSameType) return;
     for (Array& array : arrays_) {
       if (array.callers != nullptr) array.buffer = arena.Take<C>(array.size);
@@ -122,10 +124,10 @@ class WeightsStaging {
     const CheckedInt gate_units =
         CheckedInt(config.num_gates()) * config.num_units;
     return {{{callers.params,
-              config.has_keras_weights ? 0 : CudnnRnnParamsSize(config)},
-             {callers.keras.kernel, gate_units * config.input_size},
-             {callers.keras.recurrent_kernel, gate_units * config.num_units},
-             {callers.keras.bias, gate_units * KerasBiasRows(config.mode)}}};
+              callers.params == nullptr ? 0 : CudnnRnnParamsSize(config)},
+             {callers.kernel, gate_units * config.input_size},
+             {callers.recurrent_kernel, gate_units * config.num_units},
+             {callers.bias, gate_units * KerasBiasRows(config.mode)}}};
   }
 
   template <typename E>
@@ -137,9 +139,18 @@ class WeightsStaging {
         return arrays_[index].buffer;
       }
     };
-    return {data(0), {data(1), data(2), data(3)}};
+    Weights<E> weights;
+    weights.layout = layout_;
+    weights.params = data(0);
+    weights.kernel = data(1);
+    weights.recurrent_kernel = data(2);
+    weights.bias = data(3);
+    weights.has_new_cell_second = has_new_cell_second_;
+    return weights;
   }
 
+  WeightLayout layout_;
+  bool has_new_cell_second_;
   std::array<Array, 4> arrays_;
 };
 
@@ -278,11 +289,12 @@ struct ReservedArrays {
   C* outputs;  // [NumKeptOutputs, S, B, D * O]
 
   template <typename T>
-  ReservedArrays(T* reserve_space, const RnnConfig& config, const RnnSize& size)
+  ReservedArrays(const Kept<T>& from, const RnnConfig& config,
+                 const RnnSize& size)
       : kept(nullptr), outputs(nullptr) {
-    if (reserve_space == nullptr) return;
-    kept = reinterpret_cast<C*>(reserve_space +
-                                kReserveSpaceHeaderBytes / sizeof(T));
+    if (from.data == nullptr) return;
+    kept =
+        reinterpret_cast<C*>(from.data + kReserveSpaceHeaderBytes / sizeof(T));
     outputs = kept + config.num_layers * LayerKeptSize(config, size).value();
   }
 };

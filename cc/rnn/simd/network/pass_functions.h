@@ -45,7 +45,7 @@ void Run(const Arguments& arguments, Executor& executor) {
 // waking threads takes longer than they save, which is at most half.
 template <typename Forward, typename T>
 void RunForward(const NetworkForward<T>& arguments, Executor& executor) {
-  if (arguments.packed_weights == nullptr ||
+  if (!arguments.weights.is_packed() ||
       Forward::MicrosecondsIfPacked(arguments) / 2 >= kMinWakeMicros) {
     Run<Forward>(arguments, executor);
   } else {
