@@ -20,8 +20,8 @@
 // output must not overlap an input or another output. Arrays of size zero may
 // be null.
 //
-// `output` may be null if it is not needed, and its gradient may be null for
-// zeros.
+// States and gradients with respect to results may be null for zeros. Results
+// may be null if they are not needed.
 
 #ifndef TF_RNN_OPS_CC_RNN_NETWORK_H_
 #define TF_RNN_OPS_CC_RNN_NETWORK_H_
@@ -98,10 +98,10 @@ struct NetworkGradients : NetworkPass<T> {
 template <typename T>
 struct NetworkBackward : NetworkGradients<T> {
   LstmActivations<const T> activations_backprop;  // if these are kept
-  T* input_backprop;            // [S, B, I], or null if not needed
-  T* input_h_backprop;          // [P, B, O]
-  T* input_c_backprop;          // [P, B, U]; LSTM only
-  Weights<T> weights_backprop;  // none if not needed
+  T* input_backprop;                              // [S, B, I]
+  T* input_h_backprop;                            // [P, B, O]
+  T* input_c_backprop;                            // [P, B, U]; LSTM only
+  Weights<T> weights_backprop;
 };
 
 // The gradient of the backward pass (docs/design/second_order.md). It
@@ -118,8 +118,8 @@ struct NetworkBackwardGrad : NetworkGradients<T> {
   const T* dot_input_h;  // [P, B, O]
   const T* dot_input_c;  // [P, B, U]; LSTM only
   Weights<const T> dot_weights;
-  // Gradients with respect to the arguments of the backward pass, each null if
-  // not needed. Those with respect to the inputs of the network are total
+  // Gradients with respect to the arguments of the backward pass. Those with
+  // respect to the inputs of the network are total
   // derivatives: they include the dependence of its results and of what it
   // keeps on the inputs. If all of them are null, only one sweep runs.
   T* input_grad;    // [S, B, I]

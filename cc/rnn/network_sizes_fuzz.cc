@@ -80,9 +80,11 @@ bool AreCountable(const RnnConfig& config, const RnnSize& size) {
          (steps * width * kBytes).valid() && state.valid();
 }
 
-template <typename Pass>
-Pass MakePass(const FuzzedNetwork& network) {
+// something: the inputs; only whether arrays are null matters.
+template <typename Pass, typename T>
+Pass MakePass(const FuzzedNetwork& network, const T* something) {
   Pass pass{};
+  pass.input = pass.input_h = pass.input_c = something;
   pass.config = network.config;
   pass.size = network.size;
   pass.time_major = network.time_major;
@@ -101,12 +103,15 @@ void CheckWorkspaces(const FuzzedNetwork& network, FuzzInput& input) {
   const auto result = [&](int bit) {
     return wanted & bit ? &something : nullptr;
   };
-  auto forward = MakePass<NetworkForward<T>>(network);
+  auto forward = MakePass<NetworkForward<T>>(network, &something);
   if (wanted & 1) forward.kept = Kept<T>::ReserveSpace(&something);
-  auto backward = MakePass<NetworkBackward<T>>(network);
+  forward.output = result(2);
+  auto backward = MakePass<NetworkBackward<T>>(network, &something);
+  backward.output = backward.output_backprop = &something;
   backward.input_backprop = result(1);
   backward.weights_backprop.params = result(2);
-  auto grad = MakePass<NetworkBackwardGrad<T>>(network);
+  auto grad = MakePass<NetworkBackwardGrad<T>>(network, &something);
+  grad.output = grad.output_backprop = &something;
   grad.dot_input = result(1);
   grad.dot_input_h = result(2);
   grad.dot_weights.params = result(4);

@@ -363,13 +363,6 @@ class BlockLstmForwardOp {
     if (!frame->has_values()) return Status();
     inputs.FillSequence(&pass);
     pass.kept = rnn::Kept<E>::Activations(activations);
-    // The final states are among the outputs, too.
-    for (E** const state : {&pass.output_h, &pass.output_c}) {
-      void* memory;
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeScratch(inputs.h_prev.num_bytes, &memory));
-      *state = static_cast<E*>(memory);
-    }
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
                    &pass);
@@ -400,14 +393,6 @@ class BlockLstmBackwardOp {
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, &inputs, &pass));
     if (!frame->has_values()) return Status();
     inputs.FillSequence(&pass);
-    // The gradients with respect to the final states are among those with
-    // respect to the outputs.
-    void* zeros;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeScratch(inputs.h_prev.num_bytes, &zeros));
-    std::fill_n(static_cast<char*>(zeros), inputs.h_prev.num_bytes, 0);
-    pass.output_h_backprop = static_cast<E*>(zeros);
-    pass.output_c_backprop = static_cast<E*>(zeros);
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    &pass);

@@ -194,19 +194,15 @@ class KerasRnnBackwardOp {
       TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(name, like.shape, gradient));
     }
     if (!frame->has_values()) return Status();
-    if (sequences.num_elements > 0) pass->input_backprop = sequences.As<E>();
-    TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&initial_h));
-    pass->input_h_backprop = initial_h.As<E>();
+    pass->input_backprop = ElementsOrNull<E>(sequences);
+    pass->input_h_backprop = ElementsOrNull<E>(initial_h);
     if (attributes_.has_cell_state()) {
-      TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&initial_c));
-      pass->input_c_backprop = initial_c.As<E>();
+      pass->input_c_backprop = ElementsOrNull<E>(initial_c);
     } else {
       SetZero(initial_c);
     }
-    if (wants_weights) {
-      pass->weights_backprop =
-          inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
-    }
+    pass->weights_backprop =
+        inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
     return Status();
   }
 
@@ -277,8 +273,8 @@ class KerasRnnBackwardGradOp {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckShape("bias_backprop_grad", "of bias", inputs->bias.shape, bias));
     if (!frame->has_values()) return Status();
-    if (!inputs->IsAbsent(initial_h)) pass->dot_input_h = initial_h.As<E>();
-    if (!inputs->IsAbsent(initial_c)) pass->dot_input_c = initial_c.As<E>();
+    pass->dot_input_h = ElementsOrNull<const E>(initial_h);
+    pass->dot_input_c = ElementsOrNull<const E>(initial_c);
     if (!AreZeros<E>(sequences)) pass->dot_input = sequences.As<E>();
     if (!AreZeros<E>(kernel) || !AreZeros<E>(recurrent_kernel) ||
         !AreZeros<E>(bias)) {
@@ -334,20 +330,16 @@ class KerasRnnBackwardGradOp {
       }
     }
     if (!frame->has_values()) return Status();
-    const auto data = [](const Array& array) {
-      return array.num_elements == 0 ? nullptr : array.As<E>();
-    };
-    pass->input_grad = data(sequences);
-    pass->input_h_grad = data(initial_h);
-    pass->weights_grad = rnn::Weights<E>::Keras(
-        data(kernel), data(recurrent_kernel), data(bias));
+    pass->input_grad = ElementsOrNull<E>(sequences);
+    pass->input_h_grad = ElementsOrNull<E>(initial_h);
+    pass->weights_grad = inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
     if (attributes_.return_sequences) {
-      pass->output_backprop_grad = data(*outputs_grad);
+      pass->output_backprop_grad = ElementsOrNull<E>(*outputs_grad);
     }
-    pass->output_h_backprop_grad = data(final_h);
+    pass->output_h_backprop_grad = ElementsOrNull<E>(final_h);
     if (attributes_.has_cell_state()) {
-      pass->input_c_grad = data(initial_c);
-      pass->output_c_backprop_grad = data(final_c);
+      pass->input_c_grad = ElementsOrNull<E>(initial_c);
+      pass->output_c_backprop_grad = ElementsOrNull<E>(final_c);
     } else {
       SetZero(initial_c);
       SetZero(final_c);

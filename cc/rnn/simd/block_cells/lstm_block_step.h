@@ -117,15 +117,13 @@ class LstmBlockStepForward {
     for (std::int64_t i = 0; i < part.rows; ++i) {
       part.ForEachVector<T>([&](std::int64_t unit, auto units) {
         const std::int64_t at = (part.row + i) * cell_size_ + unit;
-        LstmStepForwardRun<T, decltype(units)> run{
-            {{units, a_.peepholes.At(unit)},
-             {},
-             static_cast<T>(a_.options.cell_clip)},
-            a_.c_prev + at,
-            static_cast<T>(a_.options.forget_bias),
-            a_.activations.At(at),
-            {},
-            {}};
+        LstmStepForwardRun<T, decltype(units)> run{};
+        run.units = units;
+        run.peepholes = a_.peepholes.At(unit);
+        run.clip = static_cast<T>(a_.options.cell_clip);
+        run.c_prev = a_.c_prev + at;
+        run.forget_bias = static_cast<T>(a_.options.forget_bias);
+        run.kept = a_.activations.At(at);
         for (int gate = 0; gate < kLstmGates; ++gate) {
           run.products[gate] = products[gate].At(i, unit - part.col);
           run.biases[gate] = a_.b + GatePlaces()[gate] * cell_size_ + unit;
@@ -212,16 +210,15 @@ void RunLstmBlockStepBackward(const LstmBlockCellBackward<T>& a,
       Vector<T> d_peepholes[kNumPeepholes] = {};
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t at = row * cell_size + unit;
-        LstmStepBackwardRun<T, decltype(units)> run{
-            {units, a.peepholes.At(unit)},
-            {},
-            a.activations.At(at),
-            a.c_prev + at,
-            a.d_c + at,
-            a.d_h + at,
-            a.d_c_prev + at,
-            {},
-            d_peepholes};
+        LstmStepBackwardRun<T, decltype(units)> run{};
+        run.units = units;
+        run.peepholes = a.peepholes.At(unit);
+        run.kept = a.activations.At(at);
+        run.c_prev = a.c_prev + at;
+        run.d_c = a.d_c + at;
+        run.d_h = a.d_h + at;
+        run.d_c_prev = a.d_c_prev + at;
+        run.d_peepholes = d_peepholes;
         for (int gate = 0; gate < kLstmGates; ++gate) {
           run.d_gates[gate] =
               a.d_gates + (row * kLstmGates + places[gate]) * cell_size + unit;

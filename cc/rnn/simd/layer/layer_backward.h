@@ -38,12 +38,12 @@ using Parts = std::array<Part, kParts>;
 // the sizes.
 template <typename T>
 struct LayerGradientArrays {
-  const T* output;  // [S, B, D * O]; null for zeros
-  T* input;         // [S, B, F], or null if not needed
+  const T* output = nullptr;  // [S, B, D * O]; null for zeros
+  T* input = nullptr;         // [S, B, F], or null if not needed
   // On entry the gradients of the final states; on return those of the initial
   // ones.
-  T* h;  // [D, B, O]
-  T* c;  // [D, B, U], if there is a cell state
+  T* h = nullptr;  // [D, B, O]
+  T* c = nullptr;  // [D, B, U], if there is a cell state
 };
 
 // P: the type of params and product operands.
@@ -54,9 +54,9 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
-  std::int64_t layer;
+  std::int64_t layer = 0;
   Parts<Weights<const P>, kParts> weights;  // of the whole network
-  Parts<const T*, kParts> input;  // [S, B, F]; a tangent may be null for zeros
+  Parts<const T*, kParts> input{};  // [S, B, F]; tangent: or null for zeros
   Parts<LayerStateArrays<T>, kParts> states;
   Parts<LayerGradientArrays<T>, kParts> gradients;
   // For the whole network; this layer's part is written. Null if not needed.
@@ -527,21 +527,23 @@ class LayerBackward {
         const typename LayerStates<T>::Columns& states = columns.states[part];
         const ColumnView<T>& cell_output = columns.cell_output[part];
         const T* const previous = states.Previous(has_previous, row);
-        return BackwardRun<P, Units, Activations>{
-            {units, columns.peepholes},
-            activations,
-            {units, states.are_pairs},
-            states.kept.At(row),
-            states.kept_stride,
-            previous,
-            previous,
-            states.h.At(row),
-            columns.incoming[part].Sum(row, i, units),
-            columns.d_c[part].At(row),
-            columns.d_blocks[part].At(row),
-            columns.d_blocks_stride,
-            cell_output.data == nullptr ? nullptr : cell_output.At(row),
-            columns.d_activations.At(row * shape_.units)};
+        BackwardRun<P, Units, Activations> run{};
+        run.units = units;
+        run.peepholes = columns.peepholes;
+        run.activations = activations;
+        run.states = {units, states.are_pairs};
+        run.kept = states.kept.At(row);
+        run.kept_stride = states.kept_stride;
+        run.h_prev = previous;
+        run.c_prev = previous;
+        run.h = states.h.At(row);
+        run.d_h = columns.incoming[part].Sum(row, i, units);
+        run.d_c = columns.d_c[part].At(row);
+        run.d_blocks = columns.d_blocks[part].At(row);
+        run.d_blocks_stride = columns.d_blocks_stride;
+        if (cell_output.data != nullptr) run.cell_output = cell_output.At(row);
+        run.d_activations = columns.d_activations.At(row * shape_.units);
+        return run;
       };
       const auto write = [&](int part,
                              Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {

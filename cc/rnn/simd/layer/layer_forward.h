@@ -40,19 +40,19 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
-  std::int64_t layer;
+  std::int64_t layer = 0;
   Weights<const P> weights;  // of the whole network
   // The same weights of this layer, or null if they are yet to be packed.
-  const typename Products::Packed* packed;
-  const P* input;    // [S, B, F]
-  const T* input_h;  // [D, B, O], of this layer
-  const T* input_c;  // [D, B, U]; LSTM only
+  const typename Products::Packed* packed = nullptr;
+  const P* input = nullptr;    // [S, B, F]
+  const T* input_h = nullptr;  // [D, B, O], of this layer
+  const T* input_c = nullptr;  // [D, B, U]; LSTM only
   // [S, B, D * O], or null if not needed. If P has fewer bits and `kept` are
   // pairs, these are pairs, too.
-  T* output;
-  P* rounded_output;  // the output if P has fewer bits; otherwise null
-  T* output_h;        // [D, B, O]
-  T* output_c;        // [D, B, U]; LSTM only
+  T* output = nullptr;
+  P* rounded_output = nullptr;  // the output if P has fewer bits
+  T* output_h = nullptr;        // [D, B, O]
+  T* output_c = nullptr;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
   Peepholes<const T> peepholes{};  // in the type of the cells
 };
@@ -625,20 +625,21 @@ class LayerForward {
         SkipCell(columns, row, units);
         continue;
       }
-      const ForwardRun<T, Units, Activations,
-                       kFused ? 0 : Cell::kFirstRecurrent>
-          run{
-              {{units, columns.peepholes}, activations, columns.clip},
-              columns.projected.At(i),
-              columns.product.At(i),
-              columns.recurrent_bias,
-              columns.h_prev.At(row),
-              columns.c.At(row),
-              columns.kept.At(row),
-              columns.kept_stride,
-              columns.keeps_uncached,
-              columns.keeps_pairs,
-      };
+      ForwardRun<T, Units, Activations, kFused ? 0 : Cell::kFirstRecurrent>
+          run{};
+      run.units = units;
+      run.peepholes = columns.peepholes;
+      run.activations = activations;
+      run.clip = columns.clip;
+      run.projected = columns.projected.At(i);
+      run.product = columns.product.At(i);
+      run.recurrent_bias = columns.recurrent_bias;
+      run.h_prev = columns.h_prev.At(row);
+      run.c = columns.c.At(row);
+      run.kept = columns.kept.At(row);
+      run.kept_stride = columns.kept_stride;
+      run.keeps_uncached = columns.keeps_uncached;
+      run.keeps_pairs = columns.keeps_pairs;
       const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));
       if (is_projected) continue;

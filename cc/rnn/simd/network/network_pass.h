@@ -1,5 +1,5 @@
-// Shared by the passes over a whole network: staging of arrays, sample order
-// and dropout.
+// Shared by the passes over a whole network: staging of arrays, sample order,
+// dropout, and the functions of NetworkKernels that run a pass.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
@@ -15,6 +15,7 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/kept.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -42,7 +43,7 @@ struct OperandTypeOf<BFloat16> {
 template <typename T>
 using OperandType = typename OperandTypeOf<T>::Type;
 
-// The shapes of a network's arrays, except the weights.
+// The shapes of a network's arrays, except matrices.
 struct NetworkShapes {
   NetworkShapes(const RnnConfig& config, const RnnSize& size,
                 const StepOrder& order)
@@ -53,12 +54,25 @@ struct NetworkShapes {
         hidden_state{config.num_pseudo_layers(), size.batch,
                      config.output_size()},
         cell_state{config.num_pseudo_layers(), size.batch,
-                   config.has_cell_state() ? config.num_units : 0} {}
+                   config.has_cell_state() ? config.num_units : 0},
+        peephole{1, 1, config.num_units},
+        num_layers(config.num_layers) {}
+
+  // Of a layer's states and output; requires B > 0 and U > 0.
+  std::int64_t hidden_size() const {
+    return hidden_state.size().value() / num_layers;
+  }
+  std::int64_t cell_size() const {
+    return cell_state.size().value() / num_layers;
+  }
+  std::int64_t output_size() const { return output.size().value(); }
 
   StagedShape input;
   StagedShape output;
   StagedShape hidden_state;
   StagedShape cell_state;
+  StagedShape peephole;
+  std::int64_t num_layers;
 };
 
 // Converts a caller's weights, or their gradients, between the caller's type
@@ -207,6 +221,82 @@ class Samples {
   std::int32_t* sorted_lengths_;  // [B]
 };
 
+// The memory that all passes need: copies of the caller's inputs, except
+// `input`, where the network needs another form.
+// P: the type of params and product operands.
+template <typename T, typename P>
+struct PassMemory {
+  PassMemory(const NetworkPass<T>& a, bool are_samples_sorted, Arena& arena)
+      : shapes(a.config, a.size, a.step_order),
+        samples(a.sequence_lengths, a.size, are_samples_sorted, arena),
+        layout{a.time_major, samples.order()},
+        input_h(a.input_h, &shapes.hidden_state, &layout, arena, kIsNeeded),
+        input_c(a.input_c, &shapes.cell_state, &layout, arena, kIsNeeded),
+        weights(a.config, a.weights, arena),
+        peepholes(a.weights.peepholes, &shapes.peephole, &kNetworksLayout,
+                  arena) {}
+  // Members refer to others.
+  PassMemory(const PassMemory&) = delete;
+
+  const NetworkShapes shapes;
+  const Samples samples;
+  const CallersLayout layout;
+  const StagedArray<const T> input_h;
+  const StagedArray<const T> input_c;
+  const WeightsStaging<const T, P> weights;
+  const StagedArrays<Peepholes, const T> peepholes;
+};
+
+// Copies the steps of a sequence, with zeros after the end of each sequence,
+// where values may be NaN or infinity. `from` and `to` may be the same array.
+template <typename C>
+void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
+                    const SequenceLengths& lengths, Executor& executor) {
+  executor.ParallelFor(shape.outer, [&](std::int64_t t) {
+    for (std::int64_t sample = 0; sample < shape.inner; ++sample) {
+      const std::int64_t row = (t * shape.inner + sample) * shape.width;
+      if (!lengths.IsValid(t, sample)) {
+        std::fill_n(to + row, shape.width, C(0));
+      } else if (to != from) {
+        std::copy_n(from + row, shape.width, to + row);
+      }
+    }
+  });
+}
+
+// An input of the network that products of the backward pass read.
+template <typename T>
+class ValidInput {
+ public:
+  using C = ComputeType<T>;
+
+  // a: the pass. input: may be null. shape, layout: see StagedArray.
+  ValidInput(const NetworkPass<T>& a, const T* input, const StagedShape* shape,
+             const CallersLayout* layout, Arena& arena)
+      : input_(input, shape, layout, arena),
+        shape_(shape),
+        has_padding_(input != nullptr && a.sequence_lengths != nullptr &&
+                     !a.config.skip_input),
+        valid_(has_padding_ && !input_.IsCopied() ? arena.Take<C>(shape->size())
+                                                  : input_.copy()) {}
+
+  // The input, with zeros after the end of each sequence: products multiply it
+  // by zero gradients of the gates, and the caller's values may be NaN or
+  // infinity. Null if the caller's is null.
+  const C* Read(const SequenceLengths& lengths, Executor& executor) const {
+    const C* const input = input_.Read(executor);
+    if (!has_padding_) return input;
+    CopyValidSteps(input, valid_, *shape_, lengths, executor);
+    return valid_;
+  }
+
+ private:
+  const StagedArray<const T> input_;
+  const StagedShape* const shape_;
+  const bool has_padding_;
+  C* const valid_;
+};
+
 // Whether a forward pass sorted its samples. `header` may be null when only
 // counting the workspace of a pass with unsorted samples.
 inline bool LeftSorted(const ReserveSpaceHeader* header) {
@@ -265,23 +355,6 @@ class LayerDropout {
   SampleOrder order_;
 };
 
-// Copies the steps of a sequence, with zeros after the end of each sequence,
-// where values may be NaN or infinity. `from` and `to` may be the same array.
-template <typename C>
-void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
-                    const SequenceLengths& lengths, Executor& executor) {
-  executor.ParallelFor(shape.outer, [&](std::int64_t t) {
-    for (std::int64_t sample = 0; sample < shape.inner; ++sample) {
-      const std::int64_t row = (t * shape.inner + sample) * shape.width;
-      if (!lengths.IsValid(t, sample)) {
-        std::fill_n(to + row, shape.width, C(0));
-      } else if (to != from) {
-        std::copy_n(from + row, shape.width, to + row);
-      }
-    }
-  });
-}
-
 // The contents of a reserve_space after its header.
 template <typename C>
 struct ReservedArrays {
@@ -298,6 +371,37 @@ struct ReservedArrays {
     outputs = kept + config.num_layers * LayerKeptSize(config, size).value();
   }
 };
+
+// Whether there is nothing to compute.
+template <typename Arguments>
+bool IsEmpty(const Arguments& arguments) {
+  return HasNoState(arguments.config, arguments.size);
+}
+template <typename T>
+bool IsEmpty(const WeightPacking<T>& arguments) {
+  return arguments.config.num_units == 0;
+}
+
+// The bytes of scratch memory that a pass needs.
+// Pass: a class with a type Memory, which takes arrays from an arena, and
+//   Pass(const Arguments&, const Memory&);
+//   void Run(Executor&) const;
+template <typename Pass, typename Arguments>
+std::int64_t Workspace(const Arguments& arguments, int num_threads) {
+  if (IsEmpty(arguments)) return 0;
+  Arena arena(nullptr);
+  typename Pass::Memory(arguments, num_threads, arena);
+  return arena.used();
+}
+
+template <typename Pass, typename Arguments>
+void Run(const Arguments& arguments, Executor& executor) {
+  Arena arena(arguments.workspace);
+  const typename Pass::Memory memory(arguments, executor.num_threads(), arena);
+  assert(IsEmpty(arguments) ||
+         arena.used() == Workspace<Pass>(arguments, executor.num_threads()));
+  Pass(arguments, memory).Run(executor);
+}
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 
