@@ -64,7 +64,7 @@ struct BackwardMemory : PassMemory<T, OperandType<T>> {
   const StagedArray<T> d_input;
   const StagedArray<T> d_input_h;
   const StagedArray<T> d_input_c;
-  const WeightsStaging<T, C> d_weights;
+  const StagedWeights<T, C> d_weights;
   const StagedArrays<Peepholes, T> d_peepholes;
   C* const activations;  // KeptActivations of TensorFlow's LSTM ops, or null
   C* const dropped;      // [S, B, D * O]

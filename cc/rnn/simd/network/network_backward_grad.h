@@ -84,7 +84,7 @@ struct BackwardGradMemory : PassMemory<T, OperandType<T>> {
   const ValidInput<T> dot_input;
   const StagedArray<const T> dot_input_h;
   const StagedArray<const T> dot_input_c;
-  const WeightsStaging<const T, P> dot_weights;
+  const StagedWeights<const T, P> dot_weights;
   C* const dot_kept;           // [P / D] KeptActivations, one for each layer
   C* const dot_inner_outputs;  // [P / D - 1, S, B, D * O]
   // Tangents of the results of the network.
@@ -95,7 +95,7 @@ struct BackwardGradMemory : PassMemory<T, OperandType<T>> {
   const StagedArray<T> dot_d_h;
   const StagedArray<T> dot_d_c;
   const StagedArray<T> dot_d_input;
-  const WeightsStaging<T, C> dot_d_weights;
+  const StagedWeights<T, C> dot_d_weights;
   C* const dropped;      // [S, B, D * O]
   C* const dot_dropped;  // [S, B, D * O]
   C* const d_inner;      // gradients of the inputs of two inner layers

@@ -292,7 +292,7 @@ class WeightPackingPass {
     Memory(const WeightPacking<T>& a, int /*num_threads*/, Arena& arena)
         : weights(a.config, a.weights, arena) {}
 
-    const WeightsStaging<const T, P> weights;
+    const StagedWeights<const T, P> weights;
   };
 
   WeightPackingPass(const WeightPacking<T>& a, const Memory& memory)

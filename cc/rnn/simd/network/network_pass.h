@@ -5,7 +5,6 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstdint>
 #include <type_traits>
@@ -75,104 +74,72 @@ struct NetworkShapes {
   std::int64_t num_layers;
 };
 
-// Converts a caller's weights, or their gradients, between the caller's type
-// and the network's. Without peepholes, which cells read in their own type, and
-// packed weights.
-// T: the caller's type, const for weights that are read. C: the network's type.
-template <typename T, typename C>
-class WeightsStaging {
- public:
-  WeightsStaging(const RnnConfig& config, const Weights<T>& callers,
-                 Arena& arena)
-      : layout_(callers.layout),
-        has_new_cell_second_(callers.has_new_cell_second),
-        arrays_(Arrays(config, callers)) {
-    if (kIsSameType) return;
-    for (Array& array : arrays_) {
-      if (array.callers != nullptr) array.buffer = arena.Take<C>(array.size);
-    }
-  }
-
-  // The weights, copied to the buffers if there are any.
-  Weights<const C> Read(Executor& executor) const {
-    if constexpr (!kIsSameType) {
-      for (const Array& array : arrays_) {
-        if (array.callers == nullptr) continue;
-        ParallelConvert(array.callers, array.buffer, array.size.value(),
-                        executor);
-      }
-    }
-    return Of<const C>();
-  }
-
-  // Where to write the gradients.
-  Weights<C> Target() const { return Of<C>(); }
-  // Copies the buffers, if there are any, to the caller's gradients.
-  void Write(Executor& executor) const {
-    if constexpr (!kIsSameType) {
-      for (const Array& array : arrays_) {
-        if (array.callers == nullptr) continue;
-        ParallelConvert(array.buffer, array.callers, array.size.value(),
-                        executor);
-      }
-    }
-  }
-  void WriteZeros(Executor& executor) const {
-    for (const Array& array : arrays_) {
-      if (array.callers == nullptr) continue;
-      FillZero(array.callers, array.size.value(), executor);
-    }
-  }
-
- private:
-  static constexpr bool kIsSameType = std::is_same_v<std::remove_const_t<T>, C>;
-
-  struct Array {
-    T* callers;
-    CheckedInt size;
-    C* buffer = nullptr;
-  };
-
-  static std::array<Array, 4> Arrays(const RnnConfig& config,
-                                     const Weights<T>& callers) {
-    const CheckedInt gate_units =
-        CheckedInt(config.num_gates()) * config.num_units;
-    return {{{callers.params,
-              callers.params == nullptr ? 0 : CudnnRnnParamsSize(config)},
-             {callers.kernel, gate_units * config.input_size},
-             {callers.recurrent_kernel, gate_units * config.num_units},
-             {callers.bias, gate_units * KerasBiasRows(config.mode)}}};
-  }
-
-  template <typename E>
-  Weights<E> Of() const {
-    const auto data = [&](int index) -> E* {
-      if constexpr (kIsSameType) {
-        return arrays_[index].callers;
-      } else {
-        return arrays_[index].buffer;
-      }
-    };
-    Weights<E> weights;
-    weights.layout = layout_;
-    weights.params = data(0);
-    weights.kernel = data(1);
-    weights.recurrent_kernel = data(2);
-    weights.bias = data(3);
-    weights.has_new_cell_second = has_new_cell_second_;
-    return weights;
-  }
-
-  WeightLayout layout_;
-  bool has_new_cell_second_;
-  std::array<Array, 4> arrays_;
-};
-
 // Fills a result with zeros if it is needed.
 template <typename T>
 void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
   if (wanted != nullptr) FillZero(wanted, shape.size().value(), executor);
 }
+
+// A caller's weights, or their gradients, in the network's type. Without
+// peepholes, which cells read in their own type, and packed weights.
+// T: the caller's type, const for weights that are read. C: the network's type.
+template <typename T, typename C>
+class StagedWeights {
+ public:
+  StagedWeights(const RnnConfig& config, const Weights<T>& callers,
+                Arena& arena)
+      : callers_(callers),
+        shapes_{
+            {1, 1, callers.params == nullptr ? 0 : CudnnRnnParamsSize(config)},
+            {config.num_gates(), config.num_units, config.input_size},
+            {config.num_gates(), config.num_units, config.num_units},
+            {config.num_gates(), config.num_units, KerasBiasRows(config.mode)}},
+        arrays_{
+            {callers.params, &shapes_[0], &kNetworksLayout, arena},
+            {callers.kernel, &shapes_[1], &kNetworksLayout, arena},
+            {callers.recurrent_kernel, &shapes_[2], &kNetworksLayout, arena},
+            {callers.bias, &shapes_[3], &kNetworksLayout, arena}} {}
+  // Arrays refer to shapes.
+  StagedWeights(const StagedWeights&) = delete;
+
+  Weights<const C> Read(Executor& executor) const {
+    return Of<const C>(
+        [&](const Array& array) { return array.Read(executor); });
+  }
+  // Where to write gradients.
+  Weights<C> Target() const {
+    return Of<C>([](const Array& array) { return array.Target(); });
+  }
+  // Copies what was written to Target() to the caller's gradients.
+  void Write(Executor& executor) const {
+    for (const Array& array : arrays_) array.Write(executor);
+  }
+  void WriteZeros(Executor& executor) const {
+    FillZeroIfWanted(callers_.params, shapes_[0], executor);
+    FillZeroIfWanted(callers_.kernel, shapes_[1], executor);
+    FillZeroIfWanted(callers_.recurrent_kernel, shapes_[2], executor);
+    FillZeroIfWanted(callers_.bias, shapes_[3], executor);
+  }
+
+ private:
+  using Array = StagedArray<T, C>;
+
+  template <typename E, typename Get>
+  Weights<E> Of(const Get& get) const {
+    Weights<E> weights;
+    weights.layout = callers_.layout;
+    weights.params = get(arrays_[0]);
+    weights.kernel = get(arrays_[1]);
+    weights.recurrent_kernel = get(arrays_[2]);
+    weights.bias = get(arrays_[3]);
+    weights.has_new_cell_second = callers_.has_new_cell_second;
+    return weights;
+  }
+
+  const Weights<T> callers_;
+  const StagedShape shapes_[4];
+  const Array arrays_[4];
+};
 
 // Whether the state is empty, so there is nothing to compute. The other sizes
 // are then unchecked, and their products may overflow.
@@ -243,7 +210,7 @@ struct PassMemory {
   const CallersLayout layout;
   const StagedArray<const T> input_h;
   const StagedArray<const T> input_c;
-  const WeightsStaging<const T, P> weights;
+  const StagedWeights<const T, P> weights;
   const StagedArrays<Peepholes, const T> peepholes;
 };
 
