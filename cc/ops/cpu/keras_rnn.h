@@ -117,19 +117,20 @@ class KerasRnnGradients {
   Array outputs, final_h, final_c;
 };
 
-// Reads reserve_space and, if the frame has values, its header. Rejects that of
-// another forward pass.
+// Reads what the forward pass kept, and rejects that of another one.
+// header: a copy of the header that `kept` refers to.
 template <typename E>
-Status ReadKerasReserveSpace(CallFrame* frame, const KerasRnnInputs& inputs,
-                             Array* reserve_space,
-                             rnn::ReserveSpaceHeader* header) {
+Status ReadKept(CallFrame* frame, const KerasRnnInputs& inputs,
+                rnn::ReserveSpaceHeader* header, rnn::Kept<const E>* kept) {
+  Array reserve_space;
   TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "reserve_space",
                                        "[reserve_space_size]", {kAnySize},
-                                       reserve_space));
+                                       &reserve_space));
   if (!frame->has_values()) return Status();
   std::string mismatch;
   TF_RNN_OPS_RETURN_IF_ERROR(FindReserveSpaceMismatch<E>(
-      frame, inputs, reserve_space, header, &mismatch));
+      frame, inputs, &reserve_space, header, &mismatch));
+  *kept = rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), header);
   return CheckReserveSpace(mismatch);
 }
 
@@ -147,19 +148,14 @@ class KerasRnnBackwardOp {
       TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
       return gradients.Read(&inputs);
     }));
-    Array reserve_space;
-    rnn::ReserveSpaceHeader header;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
-
     rnn::NetworkBackward<E> pass{};
+    rnn::ReserveSpaceHeader header;
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadKept(frame, inputs, &header, &pass.kept));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, inputs, &pass));
     if (!frame->has_values()) return Status();
     inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
-    pass.kept =
-        rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), &header);
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    &pass);
@@ -228,10 +224,8 @@ class KerasRnnBackwardGradOp {
       TF_RNN_OPS_RETURN_IF_ERROR(gradients.Read(&inputs));
       return ReadTangents(frame, &inputs, &pass);
     }));
-    Array reserve_space;
     rnn::ReserveSpaceHeader header;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadKept(frame, inputs, &header, &pass.kept));
     Array outputs_grad;
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeResults(frame, inputs, gradients, &outputs_grad, &pass));
@@ -240,8 +234,6 @@ class KerasRnnBackwardGradOp {
     inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
-    pass.kept =
-        rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), &header);
     const auto kernels = KernelsFor<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs,
                                        kernels.backward_grad_workspace,
