@@ -37,7 +37,7 @@ class LayerParams {
  public:
   using Biases = std::array<E*, MaxBlocks()>;  // by gate
 
-  // weights: of the whole network; null if not read or written.
+  // weights: of the whole network; none if not read or written. Not copied.
   LayerParams(const RnnConfig& config, const LayerShape& shape,
               const Weights<E>& weights)
       : layout_(config),
@@ -50,8 +50,9 @@ class LayerParams {
   std::int64_t KerasCol(std::int64_t gate) const {
     // In Keras, a GRU's update gate precedes the reset gate.
     if (is_gru_ && gate < 2) gate = 1 - gate;
-    if (weights_.has_new_cell_second && (gate == 1 || gate == 2))
+    if (weights_.has_new_cell_second && (gate == 1 || gate == 2)) {
       gate = 3 - gate;
+    }
     return gate * shape_.units;
   }
   // Whether Input and Recurrent return transposes.
@@ -139,7 +140,7 @@ class LayerParams {
   bool is_gru_;
   std::int64_t num_gates_;
   LayerShape shape_;
-  Weights<E> weights_;
+  const Weights<E>& weights_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
