@@ -46,7 +46,7 @@ TfRnnOps_KerasRNNReserveSpaceSize(const char* rnn_mode, std::int64_t batch,
   }
   config.num_directions = config.num_layers = 1;
   config.num_units = units;
-  config.has_keras_weights = true;
+  config.keeps_output = true;
   const bool are_sizes = batch >= 0 && time >= 0 && units >= 0;
   if (!error.empty() || !are_sizes) return -1;
   return SizeOf(config, {time, batch}, element_bytes);

@@ -54,10 +54,10 @@ Status BackwardWithoutSteps(const Call& call,
   const std::size_t input_bytes =
       pass.size.time * pass.size.batch * config.input_size * sizeof(T);
   TF_RNN_OPS_RETURN_IF_ERROR(ZeroBytes(call, input_bytes, pass.input_backprop));
-  if (pass.params_backprop != nullptr) {
+  if (pass.weights_backprop.params != nullptr) {
     TF_RNN_OPS_RETURN_IF_ERROR(
         ZeroBytes(call, rnn::CudnnRnnParamsSize(config) * sizeof(T),
-                  pass.params_backprop));
+                  pass.weights_backprop.params));
   }
   TF_RNN_OPS_RETURN_IF_ERROR(CopyBytes(
       call, StateBytes(config, pass.size, config.output_size(), sizeof(T)),
@@ -87,10 +87,11 @@ Status StageForward(const rnn::NetworkForward<T>& pass, CudnnRnnPlan* plan,
   CudnnRnnStaging& staging = plan->staging();
   const StagedShape h = plan->hidden_state_shape();
   const StagedShape c = plan->cell_state_shape();
-  arrays->reserve_space = pass.is_training ? pass.reserve_space : nullptr;
+  arrays->reserve_space = pass.kept.data;
   arrays->stream = pass.stream;
   TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
-  TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadParams(pass.params, &arrays->params));
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      plan->ReadParams(pass.weights.params, &arrays->params));
   TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
   void* const kept =
       plan->KeptOutput(arrays->reserve_space, plan->stacks().size() - 1);
@@ -167,7 +168,8 @@ Status StageBackward(const rnn::NetworkBackward<T>& pass, CudnnRnnPlan* plan,
   const StagedShape h = plan->hidden_state_shape();
   const StagedShape c = plan->cell_state_shape();
   TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadInput(pass.input, &arrays->x));
-  TF_RNN_OPS_RETURN_IF_ERROR(plan->ReadParams(pass.params, &arrays->params));
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      plan->ReadParams(pass.weights.params, &arrays->params));
   TF_RNN_OPS_RETURN_IF_ERROR(staging.Read(pass.input_h, h, &arrays->hx));
   arrays->y =
       plan->KeptOutput(arrays->reserve_space, plan->stacks().size() - 1);
@@ -180,9 +182,9 @@ Status StageBackward(const rnn::NetworkBackward<T>& pass, CudnnRnnPlan* plan,
       staging.Read(pass.output_h_backprop, h, &arrays->dhy));
   TF_RNN_OPS_RETURN_IF_ERROR(
       plan->WriteInputGradient(pass.input_backprop, &arrays->dx));
-  if (pass.params_backprop != nullptr) {
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        plan->WriteParamsGradient(pass.params_backprop, &arrays->dparams));
+  if (pass.weights_backprop.params != nullptr) {
+    TF_RNN_OPS_RETURN_IF_ERROR(plan->WriteParamsGradient(
+        pass.weights_backprop.params, &arrays->dparams));
   }
   TF_RNN_OPS_RETURN_IF_ERROR(staging.Write(
       pass.input_h_backprop, h, pass.output_h_backprop, &arrays->dhx));
@@ -200,12 +202,12 @@ template <typename T>
 Status OpenReserveSpace(const rnn::NetworkBackward<T>& pass,
                         const CudnnRnnPlan& plan, bool owns_reserve_space,
                         BackwardArrays* arrays) {
-  arrays->reserve_space = const_cast<T*>(pass.reserve_space);
+  arrays->reserve_space = const_cast<T*>(pass.kept.data);
   if (!owns_reserve_space) {
     TF_RNN_OPS_RETURN_IF_ERROR(plan.call().scratch->Allocate(
         plan.reserve_space_bytes(), &arrays->reserve_space));
     TF_RNN_OPS_RETURN_IF_ERROR(
-        CopyBytes(plan.call(), plan.reserve_space_bytes(), pass.reserve_space,
+        CopyBytes(plan.call(), plan.reserve_space_bytes(), pass.kept.data,
                   arrays->reserve_space));
   }
   return plan.Open(arrays->reserve_space);
@@ -455,7 +457,7 @@ Status CudnnRnn<T>::RunBackward(const rnn::NetworkBackward<T>& pass,
       OpenReserveSpace(pass, *plan, owns_reserve_space, &arrays));
   TF_RNN_OPS_RETURN_IF_ERROR(StageBackward(pass, plan, &arrays));
   TF_RNN_OPS_RETURN_IF_ERROR(AllocateBackward(*plan, &arrays));
-  arrays.stream = rnn::ReserveSpaceStream(*pass.reserve_space_header);
+  arrays.stream = rnn::ReserveSpaceStream(*pass.kept.header);
   for (std::size_t i = plan->stacks().size(); i-- > 0;) {
     TF_RNN_OPS_RETURN_IF_ERROR(
         RunBackwardStack(cudnn_, lock.handle(), *plan, i, &arrays));

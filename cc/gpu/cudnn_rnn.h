@@ -1,7 +1,7 @@
 // Runs a recurrent network over a sequence with cuDNN, forward and backward:
 // the counterpart of the CPU engine. Takes the same passes
 // (cc/rnn/network.h), with all arrays except sequence_lengths on the GPU.
-// Ignores `workspace`.
+// Requires weights in cuDNN's layout and all states. Ignores `workspace`.
 //
 // Layout of a reserve space:
 //   - the header, as on the CPU (cc/rnn/reserve_space.h);

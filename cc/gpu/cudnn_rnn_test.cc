@@ -60,7 +60,7 @@ void ExpectAsOnCpu(FakeGpu* gpu, Case& k) {
 std::vector<Case> CasesWithParams() {
   std::vector<Case> cases;
   for (const Case& k : Cases()) {
-    if (!k.config.has_keras_weights) cases.push_back(k);
+    if (!rnn::HasKerasWeights(k.config)) cases.push_back(k);
   }
   return cases;
 }

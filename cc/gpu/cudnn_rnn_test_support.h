@@ -39,16 +39,16 @@ class FakeNetwork {
     FakeArrays<T> arrays(&gpu_);
     rnn::NetworkForward<T> pass{};
     Fill(&pass, &arrays);
-    pass.is_training = is_training;
     if (is_training) {
       pass.stream = rnn::kStream;
       reserve_space_ = std::make_unique<FakeDeviceArray<char>>(
           &gpu_.driver(), plan.reserve_space_bytes());
-      pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
+      pass.kept = rnn::Kept<T>::ReserveSpace(
+          reinterpret_cast<T*>(reserve_space_->data()));
       ReserveSpaceHeader header;
       rnn::WriteReserveSpaceHeader<T>(plan.key(), pass.stream, header.data());
       TF_RNN_OPS_RETURN_IF_ERROR(
-          WriteReserveSpaceHeader(call, header, pass.reserve_space));
+          WriteReserveSpaceHeader(call, header, pass.kept.data));
     }
     pass.output = arrays.Out(k_.d_output.size(), &result->output);
     pass.output_h = arrays.Out(k_.input_h.size(), &result->output_h);
@@ -74,15 +74,15 @@ class FakeNetwork {
     pass.output_backprop = arrays.In(k_.d_output);
     pass.output_h_backprop = arrays.In(k_.d_output_h);
     pass.output_c_backprop = arrays.In(k_.d_output_c);
-    pass.reserve_space = reinterpret_cast<T*>(reserve_space_->data());
     ReserveSpaceHeader header;
     TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadReserveSpaceHeader(call, pass.reserve_space, &header));
-    pass.reserve_space_header = &header;
+        ReadReserveSpaceHeader(call, reserve_space_->data(), &header));
+    pass.kept = rnn::Kept<const T>::ReserveSpace(
+        reinterpret_cast<T*>(reserve_space_->data()), &header);
     pass.input_backprop = arrays.Out(k_.input.size(), &result->input);
     pass.input_h_backprop = arrays.Out(k_.input_h.size(), &result->input_h);
     pass.input_c_backprop = arrays.Out(k_.input_c.size(), &result->input_c);
-    pass.params_backprop =
+    pass.weights_backprop.params =
         arrays.Out(wants_params ? k_.params.size() : 0, &result->params);
     const std::vector<char> before = reserve_space_->ToVector();
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -170,7 +170,7 @@ class FakeNetwork {
     pass->input = arrays->In(k_.input);
     pass->input_h = arrays->In(k_.input_h);
     pass->input_c = arrays->In(k_.input_c);
-    pass->params = arrays->In(k_.params);
+    pass->weights.params = arrays->In(k_.params);
   }
 
   FakeGpu& gpu_;

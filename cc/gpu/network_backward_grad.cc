@@ -85,7 +85,7 @@ class BackwardGrad {
 
   bool wants_gradients() const {
     return a_.input_grad != nullptr || a_.input_h_grad != nullptr ||
-           a_.input_c_grad != nullptr || a_.params_grad != nullptr;
+           a_.input_c_grad != nullptr || a_.weights_grad.params != nullptr;
   }
   bool drops() const { return a_.dropout > 0 && a_.config.num_layers > 1; }
 
@@ -184,17 +184,17 @@ class BackwardGrad {
         Read(a_.input_h, hidden_shape(), &input_h_.value));
     TF_RNN_OPS_RETURN_IF_ERROR(
         Read(a_.dot_input_h, hidden_shape(), &input_h_.tangent));
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadParams(a_.params, &params_));
-    TF_RNN_OPS_RETURN_IF_ERROR(ReadParams(a_.dot_params, &dot_params_));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadParams(a_.weights.params, &params_));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadParams(a_.dot_weights.params, &dot_params_));
     if (!a_.config.has_cell_state()) return Status();
     TF_RNN_OPS_RETURN_IF_ERROR(Read(a_.input_c, cell_shape(), &input_c_.value));
     return Read(a_.dot_input_c, cell_shape(), &input_c_.tangent);
   }
 
   Status AllocateActivations() {
-    TF_RNN_OPS_RETURN_IF_ERROR(scratch_.Init(engine_, a_.config, a_.size,
-                                             wants_gradients(),
-                                             a_.params_grad != nullptr));
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        scratch_.Init(engine_, a_.config, a_.size, wants_gradients(),
+                      a_.weights_grad.params != nullptr));
     outputs_.resize(a_.config.num_layers);
     for (DualArray<C>& output : outputs_) {
       TF_RNN_OPS_RETURN_IF_ERROR(engine_.Allocate(output_size(), &output));
@@ -227,7 +227,7 @@ class BackwardGrad {
     const RowStrides strides = {a_.size.batch * output_width(), output_width()};
     const MaskRows rows = {
         MakeDropoutMask(
-            a_.dropout, rnn::ReserveSpaceStream(*a_.reserve_space_header),
+            a_.dropout, rnn::ReserveSpaceStream(*a_.kept.header),
             (layer - 1) * rnn::NumLayerDropoutSamples(a_.config, a_.size)),
         /*offset=*/0, strides};
     TF_RNN_OPS_RETURN_IF_ERROR(ApplyDropout(engine_.call(), DataTypeOf<C>,
@@ -331,9 +331,9 @@ class BackwardGrad {
           CheckedInt(a_.size.time) * a_.size.batch * a_.config.input_size,
           &d->dot_input));
     }
-    if (a_.params_grad == nullptr) return Status();
+    if (a_.weights_grad.params == nullptr) return Status();
     if constexpr (std::is_same_v<T, C>) {
-      d->dot_params = a_.params_grad;
+      d->dot_params = a_.weights_grad.params;
       return Status();
     } else {
       return engine_.Allocate(params_size(), &d->dot_params);
@@ -368,8 +368,10 @@ class BackwardGrad {
     TF_RNN_OPS_RETURN_IF_ERROR(WriteStates(a_.input_h_grad, a_.input_c_grad));
     TF_RNN_OPS_RETURN_IF_ERROR(
         Write(d.dot_input, input_shape(), a_.input_grad));
-    const bool is_there = std::is_same_v<T, C> || a_.params_grad == nullptr;
-    return is_there ? Status() : ConvertParams(d.dot_params, a_.params_grad);
+    const bool is_there =
+        std::is_same_v<T, C> || a_.weights_grad.params == nullptr;
+    return is_there ? Status()
+                    : ConvertParams(d.dot_params, a_.weights_grad.params);
   }
 
   // -------------------------------------------------------------- without
@@ -388,7 +390,7 @@ class BackwardGrad {
         {a_.input_grad, rows * a_.config.input_size, nullptr},
         {a_.input_h_grad, states * hidden_size(), nullptr},
         {a_.input_c_grad, states * cell_size(), nullptr},
-        {a_.params_grad, params_size(), nullptr},
+        {a_.weights_grad.params, params_size(), nullptr},
         {a_.output_backprop_grad, rows * output_width(), nullptr},
         {a_.output_h_backprop_grad, states * hidden_size(), a_.dot_input_h},
         {a_.output_c_backprop_grad, states * cell_size(), a_.dot_input_c},

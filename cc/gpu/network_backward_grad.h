@@ -1,9 +1,9 @@
 // The gradient of a network's backward pass (rnn/network.h) on a GPU, with
 // cuBLAS and our own kernels. All arrays except sequence_lengths and
-// reserve_space_header are on the GPU, aligned to their elements.
+// the header of what is kept are on the GPU, aligned to their elements.
 //
 // Recomputes the forward pass: uses only the random stream in the header, and
-// ignores `output` and `reserve_space`. Requires params, not Keras weights.
+// ignores `output` and what else is kept. Requires weights in cuDNN's layout.
 // Ignores `workspace`.
 //
 // Returns kUnimplemented if a size overflows cuBLAS's types or 64 bits.

@@ -56,22 +56,23 @@ class GpuEngine {
     pass.time_major = k_.time_major;
     pass.sequence_lengths = lengths;
     pass.dropout = k_.dropout;
-    pass.reserve_space_header = &header;
+    pass.kept = rnn::Kept<const T>::ReserveSpace(nullptr, &header);
     pass.input = in(k_.input);
     pass.input_h = in(k_.input_h);
     pass.input_c = in(k_.input_c);
-    pass.params = in(k_.params);
+    pass.weights.params = in(k_.params);
     pass.output_backprop = in(k_.d_output);
     pass.output_h_backprop = in(k_.d_output_h);
     pass.output_c_backprop = in(k_.d_output_c);
     pass.dot_input = in(k_.dot_input, parts.has_dot_input);
     pass.dot_input_h = in(k_.dot_input_h, parts.has_dot_states);
     pass.dot_input_c = in(k_.dot_input_c, parts.has_dot_states);
-    pass.dot_params = in(k_.dot_params, parts.has_dot_params);
+    pass.dot_weights.params = in(k_.dot_params, parts.has_dot_params);
     pass.input_grad = out(k_.input, parts.wants_input, &result->input);
     pass.input_h_grad = out(k_.input_h, parts.wants_states, &result->input_h);
     pass.input_c_grad = out(k_.input_c, parts.wants_states, &result->input_c);
-    pass.params_grad = out(k_.params, parts.wants_params, &result->params);
+    pass.weights_grad.params =
+        out(k_.params, parts.wants_params, &result->params);
     pass.output_backprop_grad =
         out(k_.d_output, parts.wants_outputs, &result->d_output);
     pass.output_h_backprop_grad =
@@ -117,7 +118,7 @@ std::vector<Array> Arrays(const BackwardGradResult& r) {
 std::vector<Case> GpuCases() {
   std::vector<Case> cases;
   for (Case& k : Cases()) {
-    if (!k.config.has_keras_weights) cases.push_back(k);
+    if (!rnn::HasKerasWeights(k.config)) cases.push_back(k);
   }
   Case many = RandomCase({RnnMode::kGru, false, 2, 2, 2, 3, 0}, {2, 2000});
   for (int i = 0; i < 2000; ++i) many.lengths.push_back(i % 3);

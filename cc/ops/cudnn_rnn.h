@@ -91,7 +91,10 @@ class CudnnRnnForwardOp {
 
     rnn::NetworkForward<E> pass{};
     inputs.Fill(&pass);
-    pass.is_training = trains;
+    if (trains) {
+      pass.kept =
+          rnn::Kept<E>::ReserveSpace(outputs.reserve_space.template As<E>());
+    }
     if (trains && pass.dropout > 0) {
       pass.stream = is_stateless ? StreamOf(seed[0], seed[1])
                                  : dropout_.Reserve(rnn::NumDropoutSamples(
@@ -106,7 +109,6 @@ class CudnnRnnForwardOp {
     pass.output = outputs.output.template As<E>();
     pass.output_h = outputs.output_h.template As<E>();
     pass.output_c = outputs.output_c.template As<E>();
-    pass.reserve_space = outputs.reserve_space.template As<E>();
     return engine_.Forward(frame, inputs, &plan, &pass);
   }
 
@@ -185,8 +187,8 @@ class CudnnRnnBackwardOp {
       TF_RNN_OPS_RETURN_IF_ERROR(CheckReserveSpace<E>(
           plan.key, header, reserve_space, plan.reserve_space_size));
     }
-    pass.reserve_space = reserve_space.As<E>();
-    pass.reserve_space_header = &header;
+    pass.kept =
+        rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), &header);
 
     Array input_c_backprop;
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -223,7 +225,7 @@ class CudnnRnnBackwardOp {
     if (frame->IsWanted("params_backprop")) {
       TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(frame, "params_backprop",
                                             inputs.params.shape,
-                                            &pass->params_backprop));
+                                            &pass->weights_backprop.params));
     }
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(frame, "input_h_backprop",
                                           inputs.input_h.shape,

@@ -67,8 +67,8 @@ class CudnnRnnBackwardGradOp {
     if (!IsAnythingMade(pass)) return Status();
     TF_RNN_OPS_RETURN_IF_ERROR(FillTangents(frame, tangents, &pass));
     pass.output = output.As<E>();
-    pass.reserve_space = reserve_space.As<E>();
-    pass.reserve_space_header = &header;
+    pass.kept =
+        rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), &header);
     return engine_.BackwardGrad(frame, inputs, &pass);
   }
 
@@ -95,7 +95,7 @@ class CudnnRnnBackwardGradOp {
     pass->dot_input_c = tangents.input_c.template As<E>();
     TF_RNN_OPS_RETURN_IF_ERROR(
         NullIfZeros(frame, tangents.input, &pass->dot_input));
-    return NullIfZeros(frame, tangents.params, &pass->dot_params);
+    return NullIfZeros(frame, tangents.params, &pass->dot_weights.params);
   }
 
   Status NullIfZeros(CallFrame* frame, const Array& array, const E** data) {
@@ -124,7 +124,7 @@ class CudnnRnnBackwardGradOp {
         {"input_grad", inputs.input.shape, &pass->input_grad},
         {"input_h_grad", inputs.input_h.shape, &pass->input_h_grad},
         {"input_c_grad", inputs.input_c.shape, &pass->input_c_grad},
-        {"params_grad", inputs.params.shape, &pass->params_grad},
+        {"params_grad", inputs.params.shape, &pass->weights_grad.params},
         {"output_backprop_grad", inputs.output_shape(),
          &pass->output_backprop_grad},
         {"output_h_backprop_grad", inputs.input_h.shape,
@@ -155,7 +155,7 @@ class CudnnRnnBackwardGradOp {
   // Whether any result has elements.
   static bool IsAnythingMade(const rnn::NetworkBackwardGrad<E>& pass) {
     return pass.input_grad || pass.input_h_grad || pass.input_c_grad ||
-           pass.params_grad || pass.output_backprop_grad ||
+           pass.weights_grad.params || pass.output_backprop_grad ||
            pass.output_h_backprop_grad || pass.output_c_backprop_grad;
   }
 

@@ -12,6 +12,7 @@
 #include "cc/ops/cudnn_rnn_attributes.h"
 #include "cc/ops/network_sizes.h"
 #include "cc/ops/sizes.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/status.h"
@@ -63,8 +64,8 @@ class CudnnRnnInputs {
   Status ReadCellState(const char* name, Array* array);
 
   // Fills a pass of the engine with the inputs.
-  template <template <typename> class Pass, typename E>
-  void Fill(Pass<E>* pass) const {
+  template <typename E>
+  void Fill(rnn::NetworkPass<E>* pass) const {
     pass->config = config_;
     pass->size = size_;
     pass->time_major = attributes_.time_major();
@@ -73,13 +74,12 @@ class CudnnRnnInputs {
     pass->input = input.As<E>();
     pass->input_h = input_h.As<E>();
     pass->input_c = input_c.As<E>();
-    pass->params = params.As<E>();
+    pass->weights = rnn::Weights<const E>::Cudnn(params.As<const E>());
   }
 
-  // Reads the gradients with respect to the network's outputs, and fills a
-  // backward pass with them.
-  template <template <typename> class Pass, typename E>
-  Status ReadGradients(Pass<E>* pass) {
+  // Reads the gradients with respect to the network's outputs into a pass.
+  template <typename E>
+  Status ReadGradients(rnn::NetworkGradients<E>* pass) {
     Array output, output_h, output_c;
     TF_RNN_OPS_RETURN_IF_ERROR(ReadOutput("output_backprop", &output));
     TF_RNN_OPS_RETURN_IF_ERROR(ReadHiddenState("output_h_backprop", &output_h));

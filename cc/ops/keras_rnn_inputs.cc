@@ -51,12 +51,9 @@ Status KerasRnnInputs::Read() {
   config_ = {attributes_.cell.mode,
              /*skip_input=*/false,
              /*num_directions=*/1,
-             /*num_layers=*/1,
-             features_.value(),
-             units_.value(),
+             /*num_layers=*/1,      features_.value(),           units_.value(),
              /*num_proj=*/0,
-             /*has_keras_weights=*/true,
-             attributes_.cell.activations};
+             /*keeps_output=*/true, attributes_.cell.activations};
   if (!is_complete()) return Status();
   if (outputs_shape().NumElements() < 0 ||
       !rnn::LayerOutputSize(config_, size_).valid() ||
@@ -67,12 +64,6 @@ Status KerasRnnInputs::Read() {
   if (config_.num_units > 0) {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckNumSteps("sequences", size_.batch * size_.time, sequences));
-  }
-  if (frame_->has_values()) {
-    TF_RNN_OPS_RETURN_IF_ERROR(FillAbsent(&initial_h));
-    if (attributes_.has_cell_state()) {
-      TF_RNN_OPS_RETURN_IF_ERROR(FillAbsent(&initial_c));
-    }
   }
   return ApplyMask(mask);
 }
@@ -132,18 +123,6 @@ Status KerasRnnInputs::ReadOptional(const std::string& name,
   TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInput(name.c_str(), array));
   if (array->num_elements == 0 || !array->shape.is_known()) return Status();
   return MatchShape(name, dimensions, *array);
-}
-
-Status KerasRnnInputs::FillAbsent(Array* initial_state) const {
-  if (!IsAbsent(*initial_state)) return Status();
-  // There are units, and so the recurrent kernel has elements.
-  const rnn::CheckedInt num_bytes =
-      rnn::CheckedInt(size_.batch) * config_.num_units *
-      (recurrent_kernel.num_bytes / recurrent_kernel.num_elements);
-  TF_RNN_OPS_RETURN_IF_ERROR(
-      frame_->MakeScratch(num_bytes.value(), &initial_state->data));
-  std::fill_n(initial_state->As<char>(), num_bytes.value(), 0);
-  return Status();
 }
 
 Status KerasRnnInputs::TooLarge() const {

@@ -9,6 +9,7 @@
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
 #include "cc/ops/sizes.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/network_attributes.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
@@ -30,6 +31,13 @@ struct KerasRnnAttributes {
   bool return_sequences = false;
   bool zero_output_for_mask = false;
 };
+
+// Null if the array is empty: an initial state or bias that is absent, which
+// the engine takes for zeros, or a gradient that is not needed.
+template <typename E>
+E* ElementsOrNull(const Array& array) {
+  return array.num_elements == 0 ? nullptr : array.As<E>();
+}
 
 // The inputs of a layer, forward or backward. Checks that they fit one another.
 class KerasRnnInputs {
@@ -55,18 +63,27 @@ class KerasRnnInputs {
                      Array* bias);
 
   // Fills a pass of the engine with the inputs.
-  template <template <typename> class Pass, typename E>
-  void Fill(Pass<E>* pass) const {
+  template <typename E>
+  void Fill(rnn::NetworkPass<E>* pass) const {
     pass->config = config_;
     pass->size = size_;
     pass->time_major = false;
     pass->sequence_lengths = steps_.lengths();
     pass->step_order = steps_.order();
     pass->input = sequences.As<E>();
-    pass->input_h = initial_h.As<E>();
-    pass->input_c = initial_c.As<E>();
-    pass->keras_weights = {kernel.As<E>(), recurrent_kernel.As<E>(),
-                           bias.num_elements == 0 ? nullptr : bias.As<E>()};
+    pass->input_h = ElementsOrNull<E>(initial_h);
+    pass->input_c = ElementsOrNull<E>(initial_c);
+    pass->weights = WeightsOf<const E>(kernel, recurrent_kernel, bias);
+  }
+
+  // Arrays with the shapes of the weights.
+  template <typename E>
+  static rnn::Weights<E> WeightsOf(const Array& kernel,
+                                   const Array& recurrent_kernel,
+                                   const Array& bias) {
+    return rnn::Weights<E>::Keras(ElementsOrNull<E>(kernel),
+                                  ElementsOrNull<E>(recurrent_kernel),
+                                  ElementsOrNull<E>(bias));
   }
 
   rnn::ReserveSpaceKey MakeReserveSpaceKey() const {
@@ -75,15 +92,6 @@ class KerasRnnInputs {
     key.step_order = steps_.order();
     return key;
   }
-
-  // Whether an initial state has the shape [0, units] and therefore is zeros.
-  bool IsAbsent(const Array& initial_state) const {
-    return initial_state.num_elements == 0 && size_.batch > 0 &&
-           config_.num_units > 0;
-  }
-  // Replaces the data of an absent initial state, or of its gradient, by zeros
-  // of the shape [batch, units].
-  Status FillAbsent(Array* initial_state) const;
 
   // The error for sizes that overflow.
   Status TooLarge() const;

@@ -20,6 +20,8 @@ namespace {
 // S = steps, B = batch, I = input_size, U = units.
 struct LstmCase {
   BlockLstm options;
+  bool has_new_cell_second;
+  bool has_peepholes;
   RnnSize size;
   std::int64_t input_size;
   std::int64_t units;
@@ -35,7 +37,6 @@ struct LstmCase {
 
 RnnConfig ConfigOf(const LstmCase& k) {
   RnnConfig config{RnnMode::kLstm, false, 1, 1, k.input_size, k.units, 0};
-  config.has_keras_weights = true;
   config.block_lstm = k.options;
   return config;
 }
@@ -44,7 +45,7 @@ double Sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
 
 // The column of a gate, in the order i, f, g, o.
 std::int64_t Col(const LstmCase& k, std::int64_t gate) {
-  const bool swaps = k.options.has_new_cell_second && gate % 3 != 0;
+  const bool swaps = k.has_new_cell_second && gate % 3 != 0;
   return (swaps ? 3 - gate : gate) * k.units;
 }
 
@@ -58,7 +59,7 @@ void Forward(LstmCase& k) {
         &o = k.activations[3], &tanh_c = k.activations[4],
         &c = k.activations[5];
   const auto peephole = [&k](int index, std::int64_t unit) {
-    return k.options.has_peepholes ? k.peepholes[index][unit] : 0;
+    return k.has_peepholes ? k.peepholes[index][unit] : 0;
   };
   for (std::int64_t row = 0; row < time * batch; ++row) {
     for (std::int64_t u = 0; u < n; ++u) {
@@ -108,7 +109,7 @@ Gradients Backward(const LstmCase& k, bool has_all_gradients) {
       Array(k.w.size()),         Array(cols), {Array(n), Array(n), Array(n)},
       Array(time * batch * cols)};
   const auto peephole = [&k](int index, std::int64_t unit) {
-    return k.options.has_peepholes ? k.peepholes[index][unit] : 0;
+    return k.has_peepholes ? k.peepholes[index][unit] : 0;
   };
   for (std::int64_t row = time * batch - 1; row >= 0; --row) {
     const std::int64_t sample = row % batch;
@@ -159,7 +160,12 @@ Gradients Backward(const LstmCase& k, bool has_all_gradients) {
   return d;
 }
 
-LstmCase RandomLstm(const BlockLstm& options, const RnnSize& size,
+struct Options {
+  bool has_new_cell_second, has_peepholes;
+  float forget_bias, cell_clip;
+};
+
+LstmCase RandomLstm(const Options& options, const RnnSize& size,
                     std::int64_t input_size, std::int64_t units) {
   std::mt19937 generator(1);
   const auto random = [&](std::int64_t count, double scale = 1) {
@@ -168,8 +174,9 @@ LstmCase RandomLstm(const BlockLstm& options, const RnnSize& size,
   const std::int64_t state = size.batch * units;
   const double scale = 1 / std::sqrt(1.0 + units);
   LstmCase k;
-  k.options = options;
-  k.options.is_used = true;
+  k.options = {true, options.forget_bias, options.cell_clip};
+  k.has_new_cell_second = options.has_new_cell_second;
+  k.has_peepholes = options.has_peepholes;
   k.size = size;
   k.input_size = input_size;
   k.units = units;
@@ -187,9 +194,8 @@ LstmCase RandomLstm(const BlockLstm& options, const RnnSize& size,
 // Both orders of the gates; vectors with and without a rest; one step and
 // several; weights read in place, packed, and in several chunks of steps.
 std::vector<LstmCase> LstmCases() {
-  const BlockLstm plain{}, all{true, true, true, 1.5, 0.7f};
-  const BlockLstm second{true, true, false, 1, 0},
-      peepholes{true, false, true, 0, 0};
+  const Options plain{}, all{true, true, 1.5, 0.7f};
+  const Options second{true, false, 1, 0}, peepholes{false, true, 0, 0};
   return {RandomLstm(plain, {5, 3}, 4, 5),
           RandomLstm(all, {6, 3}, 2, 19),
           RandomLstm(second, {1, 1}, 3, 32),
@@ -229,7 +235,9 @@ class LstmEngine {
     Buffer<T> final_h(k_.h.size()), final_c(k_.c.size());
     NetworkForward<T> a{};
     Fill(a);
-    for (int i = 0; i < 6; ++i) a.activations.arrays[i] = results[i].data();
+    LstmActivations<T> kept{};
+    for (int i = 0; i < 6; ++i) kept.arrays[i] = results[i].data();
+    a.kept = Kept<T>::Activations(kept);
     a.output = results[6].data();
     a.output_h = final_h.data();
     a.output_c = final_c.data();
@@ -252,11 +260,13 @@ class LstmEngine {
     Buffer<T> d_w(k_.w.size()), d_b(k_.b.size());
     std::vector<Buffer<T>> d_peepholes;
     for (int i = 0; i < 3; ++i) {
-      d_peepholes.emplace_back(k_.options.has_peepholes ? k_.units : 0);
+      d_peepholes.emplace_back(k_.has_peepholes ? k_.units : 0);
     }
     NetworkBackward<T> a{};
     Fill(a);
-    for (int i = 0; i < 6; ++i) a.activations.arrays[i] = activations[i].data();
+    LstmActivations<const T> kept{};
+    for (int i = 0; i < 6; ++i) kept.arrays[i] = activations[i].data();
+    a.kept = Kept<const T>::Activations(kept);
     a.output = hs.data();
     a.output_backprop = d_hs_.data();
     for (int i = has_all_gradients ? 0 : 5; i < 6; ++i) {
@@ -266,12 +276,7 @@ class LstmEngine {
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
     a.input_backprop = d_x.data();
-    a.keras_weights_backprop = Split(d_w.data(), d_b.data());
-    if (k_.options.has_peepholes) {
-      for (int i = 0; i < 3; ++i) {
-        a.peepholes_backprop.arrays[i] = d_peepholes[i].data();
-      }
-    }
+    a.weights_backprop = WeightsOf(d_w, d_b, d_peepholes);
     Buffer<char> workspace(
         kernels_.backward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
@@ -313,12 +318,10 @@ class LstmEngine {
       activations.emplace_back(Rounded<T>(k_.activations[i]));
     }
     for (int i = 0; i < 3; ++i) {
-      d_peepholes.emplace_back(k_.options.has_peepholes ? k_.units : 0);
+      d_peepholes.emplace_back(k_.has_peepholes ? k_.units : 0);
     }
     for (int i = 0; i < 6; ++i) a.activations.arrays[i] = activations[i].data();
-    for (int i = 0; i < 3 && k_.options.has_peepholes; ++i) {
-      a.d_peepholes.arrays[i] = d_peepholes[i].data();
-    }
+    a.d_peepholes = PeepholesOf<T>(d_peepholes);
     a.d_c = d_activations_[5].data();
     a.d_h = d_hs_.data();
     a.d_c_prev = d_c.data();
@@ -337,9 +340,17 @@ class LstmEngine {
   }
 
  private:
+  template <typename E = T>
+  Weights<E> WeightsOf(Buffer<T>& w, Buffer<T>& b,
+                       std::vector<Buffer<T>>& peepholes) const {
+    return Weights<E>::BlockLstm(w.data(), b.data(), PeepholesOf<E>(peepholes),
+                                 k_.has_new_cell_second, k_.input_size,
+                                 k_.units);
+  }
   template <typename E>
-  KerasWeights<E> Split(E* w, E* b) const {
-    return {w, w + k_.input_size * 4 * k_.units, b};
+  Peepholes<E> PeepholesOf(std::vector<Buffer<T>>& buffers) const {
+    if (!k_.has_peepholes) return {};
+    return {{buffers[0].data(), buffers[1].data(), buffers[2].data()}};
   }
   static std::vector<Array> ToDoubles(std::vector<Buffer<T>>& buffers) {
     std::vector<Array> arrays;
@@ -354,9 +365,7 @@ class LstmEngine {
     a.input = x_.data();
     a.input_h = h_.data();
     a.input_c = c_.data();
-    a.keras_weights = Split<const T>(w_.data(), b_.data());
-    if (!k_.options.has_peepholes) return;
-    for (int i = 0; i < 3; ++i) a.peepholes.arrays[i] = peepholes_[i].data();
+    a.weights = WeightsOf<const T>(w_, b_, peepholes_);
   }
 
   template <typename Step>
@@ -364,8 +373,7 @@ class LstmEngine {
     a.size = {k_.size.batch, k_.input_size, k_.units};
     a.options = k_.options;
     a.c_prev = c_.data();
-    if (!k_.options.has_peepholes) return;
-    for (int i = 0; i < 3; ++i) a.peepholes.arrays[i] = peepholes_[i].data();
+    a.peepholes = PeepholesOf<const T>(peepholes_);
   }
 
   LstmCase& k_;
@@ -376,11 +384,14 @@ class LstmEngine {
 };
 
 // Calls check(case, engine) for each case and instruction set.
+// is_step: whether for LSTMBlockCell, which has one order of gates.
 template <typename T, typename Check>
-void ForEachLstm(const Check& check) {
+void ForEachLstm(const Check& check, bool is_step = false) {
   for (InstructionSet instruction_set :
        AllOrOneUnderSanitizers(SupportedInstructionSets())) {
     for (LstmCase k : LstmCases()) {
+      if (is_step && k.size.time != 1) continue;
+      if (is_step) k.has_new_cell_second = true;
       SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + ", " +
                    std::to_string(k.size.time) + " steps, " +
                    std::to_string(k.units) + " units");
@@ -421,7 +432,7 @@ TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
       ExpectClose(actual.h, expected.h, kMost, "h");
       ExpectClose(actual.w, expected.w, kMost, "w");
       ExpectClose(actual.b, expected.b, kMost, "b");
-      for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
+      for (int i = 0; i < 3 && k.has_peepholes; ++i) {
         ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
                     "peephole " + std::to_string(i));
       }
@@ -431,41 +442,43 @@ TYPED_TEST(BlockLstmTest, GradientsEqualTheReference) {
 
 TYPED_TEST(BlockLstmTest, StepsEqualTheReference) {
   SerialExecutor executor;
-  ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
-    if (k.size.time != 1) return;
-    constexpr double kMost = kTolerance<TypeParam>;
-    const std::vector<Array> results = engine.StepForward(executor);
-    for (int i = 0; i < 6; ++i) {
-      ExpectClose(results[i], k.activations[i], kMost,
-                  "activation " + std::to_string(i));
-    }
-    ExpectClose(results[6], k.hs, kMost, "h");
-    // Rounds the activations of the case.
-    const Gradients actual = engine.StepBackward(executor);
-    const Gradients expected = Backward(k, /*has_all_gradients=*/false);
-    ExpectClose(actual.c, expected.c, kMost, "c");
-    ExpectClose(actual.gates, expected.gates, kMost, "gates");
-    for (int i = 0; i < 3 && k.options.has_peepholes; ++i) {
-      ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
-                  "peephole " + std::to_string(i));
-    }
-  });
+  ForEachLstm<TypeParam>(
+      [&](LstmCase& k, LstmEngine<TypeParam>& engine) {
+        constexpr double kMost = kTolerance<TypeParam>;
+        const std::vector<Array> results = engine.StepForward(executor);
+        for (int i = 0; i < 6; ++i) {
+          ExpectClose(results[i], k.activations[i], kMost,
+                      "activation " + std::to_string(i));
+        }
+        ExpectClose(results[6], k.hs, kMost, "h");
+        // Rounds the activations of the case.
+        const Gradients actual = engine.StepBackward(executor);
+        const Gradients expected = Backward(k, /*has_all_gradients=*/false);
+        ExpectClose(actual.c, expected.c, kMost, "c");
+        ExpectClose(actual.gates, expected.gates, kMost, "gates");
+        for (int i = 0; i < 3 && k.has_peepholes; ++i) {
+          ExpectClose(actual.peepholes[i], expected.peepholes[i], kMost,
+                      "peephole " + std::to_string(i));
+        }
+      },
+      /*is_step=*/true);
 }
 
 TYPED_TEST(BlockLstmTest, BitsOfStepsDoNotDependOnThreads) {
   SerialExecutor serial;
-  ForEachLstm<TypeParam>([&](LstmCase& k, LstmEngine<TypeParam>& engine) {
-    if (k.size.time != 1) return;
-    ScatteringExecutor scattered(3);
-    EXPECT_EQ(engine.StepForward(serial), engine.StepForward(scattered));
-    const Gradients expected = engine.StepBackward(serial);
-    const Gradients actual = engine.StepBackward(scattered);
-    EXPECT_EQ(actual.c, expected.c);
-    EXPECT_EQ(actual.gates, expected.gates);
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(actual.peepholes[i], expected.peepholes[i]) << i;
-    }
-  });
+  ForEachLstm<TypeParam>(
+      [&](LstmCase&, LstmEngine<TypeParam>& engine) {
+        ScatteringExecutor scattered(3);
+        EXPECT_EQ(engine.StepForward(serial), engine.StepForward(scattered));
+        const Gradients expected = engine.StepBackward(serial);
+        const Gradients actual = engine.StepBackward(scattered);
+        EXPECT_EQ(actual.c, expected.c);
+        EXPECT_EQ(actual.gates, expected.gates);
+        for (int i = 0; i < 3; ++i) {
+          EXPECT_EQ(actual.peepholes[i], expected.peepholes[i]) << i;
+        }
+      },
+      /*is_step=*/true);
 }
 
 TYPED_TEST(BlockLstmTest, BitsDoNotDependOnThreads) {

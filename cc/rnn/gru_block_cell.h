@@ -75,8 +75,8 @@ struct GruBlockCellBackward {
 template <typename T>
 struct GruBlockCellKernels {
   // The bytes of scratch memory that a step needs with up to `num_threads`
-  // threads, or -1 if they overflow std::int64_t. The pointers in the arguments
-  // are not read.
+  // threads, or -1 if they overflow std::int64_t. Only null pointers in the
+  // arguments count.
   std::int64_t (*forward_workspace)(const GruBlockCellForward<T>&,
                                     int num_threads);
   std::int64_t (*backward_workspace)(const GruBlockCellBackward<T>&,

@@ -149,10 +149,17 @@ void CheckWorkspaces(FuzzInput& input) {
   const BlockCellSize size{input.Size(), input.Size(), input.Size()};
   if (!AreCountable(size)) return;
   const int num_threads = 1 + static_cast<int>(input.Word(2));
+  T something{};  // only whether arrays are null matters
   GruBlockCellForward<T> forward{};
   forward.size = size;
+  forward.x = forward.h_prev = forward.w_ru = forward.w_c = forward.b_ru =
+      forward.b_c = forward.r = forward.u = forward.c = forward.h = &something;
   GruBlockCellBackward<T> backward{};
   backward.size = size;
+  backward.h_prev = backward.w_ru = backward.w_c = backward.r = backward.u =
+      backward.c = backward.d_r = backward.d_u = backward.d_c = backward.d_h =
+          backward.d_x = backward.d_h_prev = backward.d_c_bar =
+              backward.d_r_bar_u_bar = &something;
   Require(kernels.forward_workspace(forward, num_threads) >= -1 &&
               kernels.backward_workspace(backward, num_threads) >= -1,
           "a workspace size is valid or -1");

@@ -1,5 +1,6 @@
 // One step of TensorFlow's LSTMBlockCell, forward and backward. BlockLstm in
-// rnn_config.h describes the options, and lstm_cell.h the formulas.
+// rnn_config.h describes the options, and lstm_cell.h the formulas. The gates
+// are in the order i, g, f, o in w and b.
 //
 // All arrays are dense, row-major and owned by the caller. Shapes are given in
 // comments: B = batch, I = input_size and C = cell_size. An output must not
@@ -10,11 +11,12 @@
 
 #include <cstdint>
 
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn {
 

@@ -20,30 +20,27 @@
 // output must not overlap an input or another output. Arrays of size zero may
 // be null.
 //
-// A Keras layer (RnnConfig::has_keras_weights) passes its weights in
-// KerasWeights instead of params, and its backward passes do not read `output`.
-// `output` may be null if it is not needed, and its gradient may be null for
-// zeros.
+// States and gradients with respect to results may be null for zeros. Results
+// may be null if they are not needed.
 
 #ifndef TF_RNN_OPS_CC_RNN_NETWORK_H_
 #define TF_RNN_OPS_CC_RNN_NETWORK_H_
 
 #include <cstdint>
 
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/random_stream.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn {
 
-// T: Half, BFloat16, float or double.
+// What all passes have. T: Half, BFloat16, float or double.
 template <typename T>
-struct NetworkForward {
+struct NetworkPass {
   RnnConfig config;
   RnnSize size;
   // If false, input and output are [B, S, ...] and the states [B, P, ...].
@@ -53,128 +50,92 @@ struct NetworkForward {
   // the backward direction starts.
   const std::int32_t* sequence_lengths;
   StepOrder step_order;  // the default, except for a Keras layer
-  // Whether to apply dropout and to fill reserve_space.
-  bool is_training;
-  float dropout;        // in [0, 1]
+  // Of the inputs of layers above the first, in training. In [0, 1].
+  float dropout;
+  const T* input;    // [S, B, I]
+  const T* input_h;  // [P, B, O]
+  const T* input_c;  // [P, B, U]; LSTM only
+  Weights<const T> weights;
+  void* workspace;  // as many bytes as NetworkKernels says
+};
+
+template <typename T>
+struct NetworkForward : NetworkPass<T> {
+  // Training fills a reserve_space, and applies dropout.
+  Kept<T> kept;
   RandomStream stream;  // of the dropout masks
-  const T* input;       // [S, B, I]
-  const T* input_h;     // [P, B, O]
-  const T* input_c;     // [P, B, U]; LSTM only
-  const T* params;      // [CudnnRnnParamsSize(config)]
-  KerasWeights<const T> keras_weights;
   // Whether many calls have the same weights. Such calls are faster if they get
-  // them packed by NetworkKernels::pack_weights. The results have the same bits
-  // without packed_weights.
+  // them packed. The results have the same bits otherwise.
   bool has_constant_weights;
-  const void* packed_weights;  // or null; replaces params and keras_weights
-  T* output;                   // [S, B, D * O]
-  T* output_h;                 // [P, B, O]
-  T* output_c;                 // [P, B, U]; LSTM only
-  T* reserve_space;  // [ReserveSpaceSize<T>(config, size)]; training only
-  // Of RnnConfig::block_lstm, which has no reserve_space:
-  Peepholes<const T> peepholes;
-  LstmActivations<T> activations;
-  void* workspace;  // [NetworkKernels::forward_workspace] bytes
+  T* output;    // [S, B, D * O]
+  T* output_h;  // [P, B, O]
+  T* output_c;  // [P, B, U]; LSTM only
+
+  bool is_training() const { return kept.is_reserve_space(); }
 };
 
 // The weights of a network, to be packed for its forward pass.
 template <typename T>
 struct WeightPacking {
   RnnConfig config;
-  const T* params;
-  KerasWeights<const T> keras_weights;
+  Weights<const T> weights;
   void* packed_weights;  // [NetworkKernels::packed_weights_bytes] bytes
   void* workspace;       // [NetworkKernels::pack_weights_workspace] bytes
 };
 
+// The inputs of the backward pass.
 template <typename T>
-struct NetworkBackward {
-  RnnConfig config;
-  RnnSize size;
-  bool time_major;
-  const std::int32_t* sequence_lengths;
-  StepOrder step_order;
-  float dropout;
-  const T* input;    // [S, B, I]
-  const T* input_h;  // [P, B, O]
-  const T* input_c;  // [P, B, U]; LSTM only
-  const T* params;   // [CudnnRnnParamsSize(config)]
-  KerasWeights<const T> keras_weights;
-  const T* output;             // [S, B, D * O]
+struct NetworkGradients : NetworkPass<T> {
+  // Of the forward pass with the same config. To count the workspace of a pass
+  // with unsorted samples, its header may be null.
+  Kept<const T> kept;
+  const T* output;             // [S, B, D * O]; not if keeps_output
   const T* output_backprop;    // [S, B, D * O]
   const T* output_h_backprop;  // [P, B, O]
   const T* output_c_backprop;  // [P, B, U]; LSTM only
-  const T* reserve_space;      // from the forward pass with the same config
-  // A copy of the header of reserve_space that ReserveSpaceMismatch accepts.
-  // May be null when only counting the workspace of a pass with unsorted
-  // samples.
-  const ReserveSpaceHeader* reserve_space_header;
-  T* input_backprop;    // [S, B, I], or null if not needed
-  T* input_h_backprop;  // [P, B, O]
-  T* input_c_backprop;  // [P, B, U]; LSTM only
-  T* params_backprop;   // [CudnnRnnParamsSize(config)], or null if not needed
-  KerasWeights<T> keras_weights_backprop;  // likewise
-  // Of RnnConfig::block_lstm, which has no reserve_space:
-  Peepholes<const T> peepholes;
-  LstmActivations<const T> activations;  // all present
-  LstmActivations<const T> activations_backprop;
-  Peepholes<T> peepholes_backprop;
-  void* workspace;  // [NetworkKernels::backward_workspace] bytes
+};
+
+template <typename T>
+struct NetworkBackward : NetworkGradients<T> {
+  LstmActivations<const T> activations_backprop;  // if these are kept
+  T* input_backprop;                              // [S, B, I]
+  T* input_h_backprop;                            // [P, B, O]
+  T* input_c_backprop;                            // [P, B, U]; LSTM only
+  Weights<T> weights_backprop;
 };
 
 // The gradient of the backward pass (docs/design/second_order.md). It
 // differentiates the sum of the products of the results of the backward pass
-// with dot_input, dot_input_h, dot_input_c and dot_params. The gradients with
+// with dot_input, dot_input_h, dot_input_c and dot_weights. The gradients with
 // respect to the inputs of the network are then the tangent of the backward
 // pass in that direction, and the gradients with respect to the incoming
 // gradients are the tangent of the results of the network.
 template <typename T>
-struct NetworkBackwardGrad {
-  RnnConfig config;
-  RnnSize size;
-  bool time_major;
-  const std::int32_t* sequence_lengths;
-  StepOrder step_order;
-  float dropout;
-  // The arguments of the backward pass.
-  const T* input;    // [S, B, I]
-  const T* input_h;  // [P, B, O]
-  const T* input_c;  // [P, B, U]; LSTM only
-  const T* params;   // [CudnnRnnParamsSize(config)]
-  KerasWeights<const T> keras_weights;
-  const T* output;             // [S, B, D * O]
-  const T* output_backprop;    // [S, B, D * O]
-  const T* output_h_backprop;  // [P, B, O]
-  const T* output_c_backprop;  // [P, B, U]; LSTM only
-  const T* reserve_space;
-  const ReserveSpaceHeader* reserve_space_header;  // as above
-  // Gradients with respect to the results of the backward pass. Null means
-  // zeros, which cost nothing.
+struct NetworkBackwardGrad : NetworkGradients<T> {
+  // Gradients with respect to the results of the backward pass. Null, or none,
+  // means zeros, which cost nothing.
   const T* dot_input;    // [S, B, I]
   const T* dot_input_h;  // [P, B, O]
   const T* dot_input_c;  // [P, B, U]; LSTM only
-  const T* dot_params;   // [CudnnRnnParamsSize(config)]
-  KerasWeights<const T> dot_keras_weights;
-  // Gradients with respect to the arguments of the backward pass, each null if
-  // not needed. Those with respect to the inputs of the network are total
-  // derivatives: they include the dependence of its results and of
-  // reserve_space on the inputs. If all of them are null, only one sweep runs.
+  Weights<const T> dot_weights;
+  // Gradients with respect to the arguments of the backward pass. Those with
+  // respect to the inputs of the network are total
+  // derivatives: they include the dependence of its results and of what it
+  // keeps on the inputs. If all of them are null, only one sweep runs.
   T* input_grad;    // [S, B, I]
   T* input_h_grad;  // [P, B, O]
   T* input_c_grad;  // [P, B, U]; LSTM only
-  T* params_grad;   // [CudnnRnnParamsSize(config)]
-  KerasWeights<T> keras_weights_grad;
+  Weights<T> weights_grad;
   T* output_backprop_grad;    // [S, B, D * O]
   T* output_h_backprop_grad;  // [P, B, O]
   T* output_c_backprop_grad;  // [P, B, U]; LSTM only
-  void* workspace;            // [NetworkKernels::backward_grad_workspace] bytes
 };
 
 // The workspace functions return the bytes of scratch memory that a call needs
 // with up to `num_threads` threads, or -1 if they overflow std::int64_t. Of the
-// arrays they read only sequence_lengths and reserve_space_header, which must
-// be the same in the pass itself. A pointer that may be null must be null in
-// both calls or in neither.
+// arrays they read only sequence_lengths and the header of what is kept, which
+// must be the same in the pass itself. A pointer that may be null must be null
+// in both calls or in neither.
 template <typename T>
 struct NetworkKernels {
   std::int64_t (*forward_workspace)(const NetworkForward<T>&, int num_threads);

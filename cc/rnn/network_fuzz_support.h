@@ -125,7 +125,6 @@ class FuzzedPasses {
                                      Executor& executor) {
     NetworkForward<T> a{};
     Fill(a);
-    a.is_training = is_training;
     a.stream = {1, 2, 3};
     output_.Fill(garbage);
     std::vector<ExactArray<T>> results;
@@ -134,7 +133,7 @@ class FuzzedPasses {
     a.output_c = Result(true, network_.cell_size(), garbage, results);
     if (is_training) {
       reserve_space_.Fill(garbage);
-      a.reserve_space = reserve_space_.data();
+      a.kept = Kept<T>::ReserveSpace(reserve_space_.data());
     }
     RunPass(a, kernels_.forward_workspace, kernels_.forward, garbage, executor);
     results.push_back(Copy(output_));
@@ -152,7 +151,7 @@ class FuzzedPasses {
         Result(wanted & 1, network_.input_size(), garbage, results);
     a.input_h_backprop = Result(true, network_.hidden_size(), garbage, results);
     a.input_c_backprop = Result(true, network_.cell_size(), garbage, results);
-    a.params_backprop =
+    a.weights_backprop.params =
         Result(wanted & 2, network_.params_size(), garbage, results);
     RunPass(a, kernels_.backward_workspace, kernels_.backward, garbage,
             executor);
@@ -168,7 +167,7 @@ class FuzzedPasses {
     a.dot_input = given & 1 ? dot_input_.data() : nullptr;
     a.dot_input_h = given & 2 ? dot_input_h_.data() : nullptr;
     a.dot_input_c = given & 4 ? dot_input_c_.data() : nullptr;
-    a.dot_params = given & 8 ? dot_params_.data() : nullptr;
+    a.dot_weights.params = given & 8 ? dot_params_.data() : nullptr;
     std::vector<ExactArray<T>> results;
     const auto result = [&](int bit, std::int64_t size) {
       return Result(wanted & bit, size, garbage, results);
@@ -176,7 +175,7 @@ class FuzzedPasses {
     a.input_grad = result(1, network_.input_size());
     a.input_h_grad = result(2, network_.hidden_size());
     a.input_c_grad = result(4, network_.cell_size());
-    a.params_grad = result(8, network_.params_size());
+    a.weights_grad.params = result(8, network_.params_size());
     a.output_backprop_grad = result(16, network_.output_size());
     a.output_h_backprop_grad = result(32, network_.hidden_size());
     a.output_c_backprop_grad = result(64, network_.cell_size());
@@ -216,7 +215,7 @@ class FuzzedPasses {
     a.input = input_.data();
     a.input_h = input_h_.data();
     a.input_c = input_c_.data();
-    a.params = params_.data();
+    a.weights.params = params_.data();
   }
 
   template <typename Pass>
@@ -225,10 +224,9 @@ class FuzzedPasses {
     a.output_backprop = d_output_.data();
     a.output_h_backprop = d_output_h_.data();
     a.output_c_backprop = d_output_c_.data();
-    a.reserve_space = reserve_space_.data();
     header_ =
         CopyReserveSpaceHeader(reserve_space_.data(), reserve_space_.bytes());
-    a.reserve_space_header = &header_;
+    a.kept = Kept<const T>::ReserveSpace(reserve_space_.data(), &header_);
   }
 
   const FuzzedNetwork& network_;

@@ -80,9 +80,11 @@ bool AreCountable(const RnnConfig& config, const RnnSize& size) {
          (steps * width * kBytes).valid() && state.valid();
 }
 
-template <typename Pass>
-Pass MakePass(const FuzzedNetwork& network) {
+// something: the inputs; only whether arrays are null matters.
+template <typename Pass, typename T>
+Pass MakePass(const FuzzedNetwork& network, const T* something) {
   Pass pass{};
+  pass.input = pass.input_h = pass.input_c = something;
   pass.config = network.config;
   pass.size = network.size;
   pass.time_major = network.time_major;
@@ -101,17 +103,20 @@ void CheckWorkspaces(const FuzzedNetwork& network, FuzzInput& input) {
   const auto result = [&](int bit) {
     return wanted & bit ? &something : nullptr;
   };
-  auto forward = MakePass<NetworkForward<T>>(network);
-  forward.is_training = wanted & 1;
-  auto backward = MakePass<NetworkBackward<T>>(network);
+  auto forward = MakePass<NetworkForward<T>>(network, &something);
+  if (wanted & 1) forward.kept = Kept<T>::ReserveSpace(&something);
+  forward.output = result(2);
+  auto backward = MakePass<NetworkBackward<T>>(network, &something);
+  backward.output = backward.output_backprop = &something;
   backward.input_backprop = result(1);
-  backward.params_backprop = result(2);
-  auto grad = MakePass<NetworkBackwardGrad<T>>(network);
+  backward.weights_backprop.params = result(2);
+  auto grad = MakePass<NetworkBackwardGrad<T>>(network, &something);
+  grad.output = grad.output_backprop = &something;
   grad.dot_input = result(1);
   grad.dot_input_h = result(2);
-  grad.dot_params = result(4);
+  grad.dot_weights.params = result(4);
   grad.input_grad = result(8);
-  grad.params_grad = result(16);
+  grad.weights_grad.params = result(16);
   grad.output_backprop_grad = result(32);
   for (const std::int64_t bytes :
        {kernels.forward_workspace(forward, num_threads),

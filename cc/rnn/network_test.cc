@@ -720,7 +720,8 @@ TEST(NetworkEmptyTest, TakesNoTimeAndNoMemory) {
     EXPECT_EQ(kernels.backward_grad_workspace(backward_grad, 2), 0);
     kernels.backward_grad(backward_grad, executor);
     EXPECT_EQ(kernels.packed_weights_bytes(each.config), 0);
-    forward.packed_weights = &forward;  // only whether it is null matters
+    forward.weights = Weights<const float>::Packed(
+        &forward);  // only whether it is null matters
     kernels.forward(forward, executor);
   }
 }

@@ -160,6 +160,11 @@ void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
   }
 }
 
+// Whether the network is a Keras layer.
+inline bool HasKerasWeights(const RnnConfig& config) {
+  return config.keeps_output;
+}
+
 // The Keras weights of a config that has them, otherwise empty.
 template <typename T>
 class KerasBuffers {
@@ -171,7 +176,7 @@ class KerasBuffers {
   // Copies the weights from a params buffer.
   KerasBuffers(const RnnConfig& config, const Array& params)
       : KerasBuffers(config) {
-    if (!config.has_keras_weights) return;
+    if (!HasKerasWeights(config)) return;
     Array sums[3];
     for (int i = 0; i < 3; ++i) sums[i].resize(buffers_[i].size());
     ForEachKerasWeight(config, [&](auto from, auto array, auto index) {
@@ -183,13 +188,11 @@ class KerasBuffers {
     }
   }
 
-  KerasWeights<T> weights(bool are_there = true) {
-    if (!config_.has_keras_weights || !are_there) return {};
-    return {buffers_[0].data(), buffers_[1].data(), buffers_[2].data()};
-  }
-  KerasWeights<const T> constant_weights(bool are_there = true) {
-    const KerasWeights<T> each = weights(are_there);
-    return {each.kernel, each.recurrent_kernel, each.bias};
+  // W: T, const or not.
+  template <typename W>
+  Weights<W> weights() {
+    return Weights<W>::Keras(buffers_[0].data(), buffers_[1].data(),
+                             buffers_[2].data());
   }
   // Converts gradients of Keras weights to gradients of params.
   Array ToParams() {
@@ -204,7 +207,7 @@ class KerasBuffers {
 
  private:
   Buffer<T> Zeros(std::int64_t rows) const {
-    return Buffer<T>(config_.has_keras_weights
+    return Buffer<T>(HasKerasWeights(config_)
                          ? rows * config_.num_gates() * config_.num_units
                          : 0);
   }
@@ -243,19 +246,14 @@ class Engine {
     Buffer<T> output_h(k_.input_h.size()), output_c(k_.input_c.size());
     NetworkForward<T> a{};
     Fill(a);
-    a.is_training = is_training;
+    if (is_training) a.kept = Kept<T>::ReserveSpace(reserve_space_.data());
     a.stream = kStream;
     a.output = output_.data();
     a.output_h = output_h.data();
     a.output_c = output_c.data();
-    a.reserve_space = is_training ? reserve_space_.data() : nullptr;
     a.has_constant_weights = has_constant_weights;
     Buffer<char> packed = packs ? PackWeights(executor) : Buffer<char>(0);
-    if (packs) {
-      a.packed_weights = packed.data();
-      a.params = nullptr;
-      a.keras_weights = {};
-    }
+    if (packs) a.weights = Weights<const T>::Packed(packed.data());
     Buffer<char> workspace(
         kernels_.forward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
@@ -280,9 +278,9 @@ class Engine {
     a.input_backprop = parts.wants_input ? d_input.data() : nullptr;
     a.input_h_backprop = d_h.data();
     a.input_c_backprop = d_c.data();
-    a.params_backprop =
-        parts.wants_params && !has_keras_weights() ? d_params.data() : nullptr;
-    a.keras_weights_backprop = d_keras_weights.weights(parts.wants_params);
+    if (parts.wants_params) {
+      a.weights_backprop = WeightsOf<T>(d_params, d_keras_weights);
+    }
     Buffer<char> workspace(
         kernels_.backward_workspace(a, executor.num_threads()));
     a.workspace = workspace.data();
@@ -318,15 +316,15 @@ class Engine {
     a.dot_input = data(dot_input_, parts.has_dot_input);
     a.dot_input_h = data(dot_input_h_, parts.has_dot_states);
     a.dot_input_c = data(dot_input_c_, parts.has_dot_states);
-    a.dot_params =
-        data(dot_params_, parts.has_dot_params && !has_keras_weights());
-    a.dot_keras_weights =
-        dot_keras_weights_.constant_weights(parts.has_dot_params);
+    if (parts.has_dot_params) {
+      a.dot_weights = WeightsOf<const T>(dot_params_, dot_keras_weights_);
+    }
     a.input_grad = data(input, parts.wants_input);
     a.input_h_grad = data(input_h, parts.wants_states);
     a.input_c_grad = data(input_c, parts.wants_states);
-    a.params_grad = data(params, parts.wants_params && !has_keras_weights());
-    a.keras_weights_grad = keras_weights.weights(parts.wants_params);
+    if (parts.wants_params) {
+      a.weights_grad = WeightsOf<T>(params, keras_weights);
+    }
     a.output_backprop_grad = data(d_output, parts.wants_outputs);
     a.output_h_backprop_grad = data(d_output_h, parts.wants_outputs);
     a.output_c_backprop_grad = data(d_output_c, parts.wants_outputs);
@@ -355,7 +353,12 @@ class Engine {
   Array ReserveSpace() { return reserve_space_.ToDoubles(); }
 
  private:
-  bool has_keras_weights() const { return k_.config.has_keras_weights; }
+  bool has_keras_weights() const { return HasKerasWeights(k_.config); }
+  template <typename W>
+  Weights<W> WeightsOf(Buffer<T>& params, KerasBuffers<T>& keras) const {
+    return has_keras_weights() ? keras.template weights<W>()
+                               : Weights<W>::Cudnn(params.data());
+  }
   // The gradients of the weights in either layout, if requested.
   Array GradientsOfParams(bool are_wanted, Buffer<T>& params,
                           KerasBuffers<T>& keras_weights) const {
@@ -364,9 +367,9 @@ class Engine {
   }
   Buffer<char> PackWeights(Executor& executor) {
     Buffer<char> packed(kernels_.packed_weights_bytes(k_.config));
-    WeightPacking<T> packing{k_.config, params_.data(),
-                             keras_weights_.constant_weights(), packed.data(),
-                             /*workspace=*/nullptr};
+    WeightPacking<T> packing{k_.config,
+                             WeightsOf<const T>(params_, keras_weights_),
+                             packed.data(), /*workspace=*/nullptr};
     Buffer<char> workspace(
         kernels_.pack_weights_workspace(packing, executor.num_threads()));
     packing.workspace = workspace.data();
@@ -375,8 +378,7 @@ class Engine {
   }
   template <typename Pass>
   void SetReserveSpace(Pass& a) {
-    a.reserve_space = reserve_space_.data();
-    a.reserve_space_header = &header_;
+    a.kept = Kept<const T>::ReserveSpace(reserve_space_.data(), &header_);
   }
   template <typename Pass>
   void Fill(Pass& a) {
@@ -388,8 +390,7 @@ class Engine {
     a.input = input_.data();
     a.input_h = input_h_.data();
     a.input_c = input_c_.data();
-    a.params = has_keras_weights() ? nullptr : params_.data();
-    a.keras_weights = keras_weights_.constant_weights();
+    a.weights = WeightsOf<const T>(params_, keras_weights_);
   }
 
   const Case& k_;
@@ -427,7 +428,7 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   k.dot_input_h = RandomArray(hidden, 1, generator);
   k.dot_input_c = RandomArray(cell, 1, generator);
   k.dot_params = RandomArray(k.params.size(), scale, generator);
-  if (config.has_keras_weights && config.mode != RnnMode::kGru) {
+  if (HasKerasWeights(config) && config.mode != RnnMode::kGru) {
     // Keras has one bias, and its rounding differs from the sum of two rounded
     // biases.
     const auto region = CudnnRnnParamsLayout(config).RecurrentBias(0);
@@ -549,7 +550,7 @@ inline std::string Describe(const Case& k) {
          std::to_string(c.num_units) + " num_proj " +
          std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
          " batch " + std::to_string(k.size.batch) +
-         (c.has_keras_weights ? " Keras's weights" : "") + " activations " +
+         (HasKerasWeights(c) ? " Keras's weights" : "") + " activations " +
          std::to_string(static_cast<int>(c.activations.state)) + " " +
          std::to_string(static_cast<int>(c.activations.gate));
 }

@@ -41,7 +41,7 @@ struct Header {
   float dropout;
   std::uint16_t device;
   std::uint8_t is_sorted;
-  std::uint8_t has_keras_weights;
+  std::uint8_t keeps_output;
   RandomStream stream;
   char type_name[16];
   std::uint64_t variant;
@@ -97,7 +97,7 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream,
   header.dropout = key.dropout;
   header.device = static_cast<std::uint16_t>(key.device);
   header.is_sorted = is_sorted;
-  header.has_keras_weights = key.config.has_keras_weights;
+  header.keeps_output = key.config.keeps_output;
   header.variant = key.variant;
   std::memcpy(header.type_name, kTypeName<T>, sizeof(kTypeName<T>));
   header.stream = stream;
@@ -192,11 +192,11 @@ std::string Describe(const Header& recorded, const Header& expected) {
     differences.Add("T", "another type", expected.type_name);
   }
   differences.Compare("dropout", recorded.dropout, expected.dropout);
-  if (recorded.has_keras_weights != expected.has_keras_weights) {
+  if (recorded.keeps_output != expected.keeps_output) {
     differences.Add("the layout of the weights differs");
   } else if (recorded.sequences != expected.sequences) {
-    differences.Add(expected.has_keras_weights ? "mask or go_backwards differ"
-                                               : "sequence_lengths differ");
+    differences.Add(expected.keeps_output ? "mask or go_backwards differ"
+                                          : "sequence_lengths differ");
   }
   if (recorded.device == expected.device &&
       recorded.variant != expected.variant) {

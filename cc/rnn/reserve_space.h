@@ -44,9 +44,8 @@ using ReserveSpaceHeader = std::array<char, kReserveSpaceHeaderBytes>;
 // Number of layers, counted from the first, whose outputs are kept.
 template <typename T>
 constexpr std::int64_t NumKeptOutputs(const RnnConfig& config) {
-  if (config.block_lstm.is_used) return 0;  // its output is an activation
   const bool keeps_last =
-      (sizeof(T) == 2 && !config.has_cell_state()) || config.has_keras_weights;
+      (sizeof(T) == 2 && !config.has_cell_state()) || config.keeps_output;
   return keeps_last ? config.num_layers : config.num_layers - 1;
 }
 

@@ -63,14 +63,10 @@ struct Activations {
 enum Peephole { kInputPeephole, kForgetPeephole, kOutputPeephole };
 constexpr int kNumPeepholes = 3;
 
-// What TensorFlow's LSTM ops have and other LSTMs lack.
+// What the cell of TensorFlow's LSTM ops has and other LSTMs lack.
 struct BlockLstm {
-  // Whether this is such an op, which has Keras's weights.
+  // Whether this is that cell, which also keeps tanh(c).
   bool is_used = false;
-  // Whether the new cell precedes the forget gate in the weights.
-  bool has_new_cell_second = false;
-  // Whether the gates also get the cell state, times weights.
-  bool has_peepholes = false;
   float forget_bias = 0;  // added to the bias of the forget gate
   // The cell state is clipped to [-cell_clip, cell_clip]; 0 for no clipping.
   float cell_clip = 0;
@@ -90,10 +86,9 @@ struct RnnConfig {
   // LSTM only: the size of the projected hidden state, less than num_units, or
   // 0 for no projection.
   std::int64_t num_proj;
-  // Whether this is a Keras layer: one layer with one direction, no projection
-  // and an input matrix. Its weights have Keras's layout, and it keeps its
-  // output for the backward pass itself.
-  bool has_keras_weights = false;
+  // Whether reserve_space has the output of the last layer, too, so that
+  // backward passes do not read it elsewhere: a Keras layer does not get it.
+  bool keeps_output = false;
   // Standard except for a Keras layer.
   Activations activations{};
   BlockLstm block_lstm{};

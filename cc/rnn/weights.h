@@ -1,4 +1,4 @@
-// The weights of a network, or their gradients.
+// Views of the weights of a network, or of their gradients.
 
 #ifndef TF_RNN_OPS_CC_RNN_WEIGHTS_H_
 #define TF_RNN_OPS_CC_RNN_WEIGHTS_H_
@@ -11,17 +11,19 @@
 
 namespace tf_rnn_ops::rnn {
 
-// The weights of a Keras layer, with I = input_size, U = num_units and G =
-// gates. The matrices are the transposes of cuDNN's, with the gates
-// concatenated in cuDNN's order, except that a GRU's update gate comes first.
-// E: the element type, possibly const.
+// The weights of an LSTM's peepholes, each [U], by Peephole; all null if there
+// are none. E: the element type, possibly const.
 template <typename E>
-struct KerasWeights {
-  E* kernel;            // [I, G * U]
-  E* recurrent_kernel;  // [U, G * U]
-  // [KerasBiasRows(mode), G * U], or null for zeros. Only a GRU has a second
-  // row, the recurrent bias.
-  E* bias;
+struct Peepholes {
+  static constexpr int kCount = kNumPeepholes;
+  E* arrays[kCount];
+
+  bool any() const { return arrays[0] != nullptr; }
+  // Those of the units from `unit` on.
+  Peepholes At(std::int64_t unit) const {
+    if (!any()) return *this;
+    return {{arrays[0] + unit, arrays[1] + unit, arrays[2] + unit}};
+  }
 };
 
 constexpr std::int64_t KerasBiasRows(RnnMode mode) {
@@ -36,16 +38,69 @@ constexpr std::array<const char*, 3> WeightFormatNames() {
   return {"float32", "bfloat16", "int8"};
 }
 
-// Null weights are zeros; null gradients are not computed.
+enum class WeightLayout {
+  kCudnn,   // one buffer
+  kKeras,   // matrices of one layer with one direction
+  kPacked,  // in the form of NetworkKernels::pack_weights
+};
+
+// Sizes: see network.h; G = gates. The default is no weights: those are zeros,
+// and such gradients are not computed.
 template <typename E>
 struct Weights {
-  E* params;              // cuDNN's buffer, [CudnnRnnParamsSize(config)], or
-  KerasWeights<E> keras;  // used if config.has_keras_weights
-
-  // Whether the weights are present, in a network with num_units > 0.
-  bool any() const {
-    return params != nullptr || keras.recurrent_kernel != nullptr;
+  // params: [CudnnRnnParamsSize(config)]
+  static Weights Cudnn(E* params) {
+    Weights weights;
+    weights.params = params;
+    return weights;
   }
+  // See the members with these names.
+  static Weights Keras(E* kernel, E* recurrent_kernel, E* bias) {
+    Weights weights;
+    weights.layout = WeightLayout::kKeras;
+    weights.kernel = kernel;
+    weights.recurrent_kernel = recurrent_kernel;
+    weights.bias = bias;
+    return weights;
+  }
+  // Those of TensorFlow's LSTM ops.
+  // w: a kernel above a recurrent kernel, [I + U, 4 * U]; b: [4 * U]
+  static Weights BlockLstm(E* w, E* b, const Peepholes<E>& peepholes,
+                           bool has_new_cell_second, std::int64_t input_size,
+                           std::int64_t num_units) {
+    Weights weights = Keras(w, w + input_size * (4 * num_units), b);
+    weights.peepholes = peepholes;
+    weights.has_new_cell_second = has_new_cell_second;
+    return weights;
+  }
+  static Weights Packed(const void* packed) {
+    Weights weights;
+    weights.layout = WeightLayout::kPacked;
+    weights.packed = packed;
+    return weights;
+  }
+
+  bool is_keras() const { return layout == WeightLayout::kKeras; }
+  bool is_packed() const { return layout == WeightLayout::kPacked; }
+  // Whether the matrices are present, in a network with U > 0.
+  bool any() const {
+    return params != nullptr || recurrent_kernel != nullptr ||
+           packed != nullptr;
+  }
+
+  WeightLayout layout = WeightLayout::kCudnn;
+  E* params = nullptr;
+  // The matrices are the transposes of cuDNN's, with the gates side by side in
+  // cuDNN's order, except that a GRU's update gate comes first.
+  E* kernel = nullptr;            // [I, G * U]
+  E* recurrent_kernel = nullptr;  // [U, G * U]
+  // [KerasBiasRows(mode), G * U], or null for zeros. Only a GRU has a second
+  // row, the recurrent bias.
+  E* bias = nullptr;
+  // Whether an LSTM's new cell precedes the forget gate.
+  bool has_new_cell_second = false;
+  Peepholes<E> peepholes{};
+  const void* packed = nullptr;
 };
 
 }  // namespace tf_rnn_ops::rnn

@@ -12,13 +12,14 @@
 #include "cc/ops/call_frame.h"
 #include "cc/ops/cpu/run_pass.h"
 #include "cc/ops/sizes.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/instruction_set.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/lstm_block_cell.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/status.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops {
 
@@ -39,20 +40,24 @@ constexpr const char* kPeepholes[] = {"wci", "wcf", "wco"};
 constexpr const char* kPeepholeGradients[] = {"wci_grad", "wcf_grad",
                                               "wco_grad"};
 
+struct BlockLstmAttributes {
+  rnn::BlockLstm cell{/*is_used=*/true};
+  bool has_new_cell_second = false;  // see rnn::Weights
+  bool has_peepholes = false;
+};
+
 // The inputs of an op, forward or backward. Finds them by name and checks that
 // they fit one another.
 template <typename E>
 class BlockLstmInputs {
  public:
   BlockLstmInputs(CallFrame* frame, bool is_step,
-                  const rnn::BlockLstm& attributes)
-      : frame_(frame), is_step_(is_step) {
+                  const BlockLstmAttributes& attributes)
+      : frame_(frame), is_step_(is_step), attributes_(attributes) {
     config_.mode = rnn::RnnMode::kLstm;
     config_.num_directions = 1;
     config_.num_layers = 1;
-    config_.has_keras_weights = true;
-    config_.block_lstm = attributes;
-    config_.block_lstm.is_used = true;
+    config_.block_lstm = attributes.cell;
   }
   // Dimensions refer to sizes.
   BlockLstmInputs(const BlockLstmInputs&) = delete;
@@ -73,7 +78,7 @@ class BlockLstmInputs {
       Array peephole;
       TF_RNN_OPS_RETURN_IF_ERROR(
           ReadInput(frame_, kPeepholes[i], {cell_size_}, &peephole));
-      if (config_.block_lstm.has_peepholes) {
+      if (attributes_.has_peepholes) {
         peepholes.arrays[i] = peephole.As<const E>();
       }
     }
@@ -118,16 +123,14 @@ class BlockLstmInputs {
   }
 
   // Fills a pass of the engine over a sequence with the inputs.
-  template <template <typename> class Pass>
-  void FillSequence(Pass<E>* pass) const {
+  void FillSequence(rnn::NetworkPass<E>* pass) const {
     pass->config = config_;
     pass->size = {num_steps_, size_.batch};
     pass->time_major = true;
     pass->input = x.As<E>();
     pass->input_h = h_prev.As<E>();
     pass->input_c = cs_prev.As<E>();
-    pass->keras_weights = SplitWeights(w.As<const E>(), b.As<const E>());
-    pass->peepholes = peepholes;
+    pass->weights = WeightsOf(w.As<const E>(), b.As<const E>(), peepholes);
   }
   // Fills a step with the inputs that both directions read.
   template <template <typename> class Step>
@@ -144,11 +147,13 @@ class BlockLstmInputs {
     step->w = w.As<E>();
     step->b = b.As<E>();
   }
-  // w: a kernel above a recurrent kernel.
+  // Arrays with the shapes of the weights.
   template <typename W>
-  rnn::KerasWeights<W> SplitWeights(W* weights, W* biases) const {
-    return {weights, weights + config_.input_size * (4 * config_.num_units),
-            biases};
+  rnn::Weights<W> WeightsOf(W* matrix, W* biases,
+                            const rnn::Peepholes<W>& of_peepholes) const {
+    return rnn::Weights<W>::BlockLstm(matrix, biases, of_peepholes,
+                                      attributes_.has_new_cell_second,
+                                      config_.input_size, config_.num_units);
   }
 
   // The error for sizes that overflow.
@@ -160,6 +165,7 @@ class BlockLstmInputs {
   }
 
   const rnn::RnnConfig& config() const { return config_; }
+  bool has_peepholes() const { return attributes_.has_peepholes; }
   // The number of elements of an array [time, batch, width] that belong to the
   // steps to run.
   std::int64_t NumElements(std::int64_t width) const {
@@ -195,6 +201,7 @@ class BlockLstmInputs {
 
   CallFrame* const frame_;
   const bool is_step_;
+  const BlockLstmAttributes& attributes_;
   Size time_{"time"}, batch_{"batch"}, input_size_{"input_size"},
       cell_size_{"cell_size"};
   Dimension fan_in_{input_size_, cell_size_};
@@ -242,7 +249,7 @@ Status MakePeepholeGradients(CallFrame* frame, BlockLstmInputs<E>* inputs,
     TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(
         kPeepholeGradients[i], inputs->peephole_shape(), &gradient));
     if (!frame->has_values()) continue;
-    if (inputs->config().block_lstm.has_peepholes) {
+    if (inputs->has_peepholes()) {
       gradients->arrays[i] = gradient.As<E>();
     } else {
       SetZero(gradient);
@@ -254,16 +261,17 @@ Status MakePeepholeGradients(CallFrame* frame, BlockLstmInputs<E>* inputs,
 // Reads the attributes of a forward op.
 // has_forget_bias: whether the op has this attribute.
 inline Status ReadAttributes(const Attributes& attributes, bool has_forget_bias,
-                             rnn::BlockLstm* options) {
+                             BlockLstmAttributes* options) {
+  rnn::BlockLstm& cell = options->cell;
   if (has_forget_bias) {
     TF_RNN_OPS_RETURN_IF_ERROR(
-        attributes.Get("forget_bias", &options->forget_bias));
+        attributes.Get("forget_bias", &cell.forget_bias));
   }
-  TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("cell_clip", &options->cell_clip));
+  TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get("cell_clip", &cell.cell_clip));
   // NaN is no bound, either, nor is a subnormal number, which is 0 in threads
   // that flush it.
-  if (!(options->cell_clip >= std::numeric_limits<float>::min())) {
-    options->cell_clip = 0;
+  if (!(cell.cell_clip >= std::numeric_limits<float>::min())) {
+    cell.cell_clip = 0;
   }
   return attributes.Get("use_peephole", &options->has_peepholes);
 }
@@ -272,7 +280,6 @@ template <typename E>
 class LstmBlockCellForwardOp {
  public:
   Status Init(const Attributes& attributes) {
-    options_.has_new_cell_second = true;
     return ReadAttributes(attributes, /*has_forget_bias=*/true, &options_);
   }
 
@@ -293,14 +300,13 @@ class LstmBlockCellForwardOp {
  private:
   const rnn::LstmBlockCellKernels<E> kernels_ =
       rnn::GetLstmBlockCellKernels<E>(rnn::ActiveInstructionSet());
-  rnn::BlockLstm options_;
+  BlockLstmAttributes options_;
 };
 
 template <typename E>
 class LstmBlockCellBackwardOp {
  public:
   Status Init(const Attributes& attributes) {
-    options_.has_new_cell_second = true;
     return attributes.Get("use_peephole", &options_.has_peepholes);
   }
 
@@ -334,7 +340,7 @@ class LstmBlockCellBackwardOp {
 
   const rnn::LstmBlockCellKernels<E> kernels_ =
       rnn::GetLstmBlockCellKernels<E>(rnn::ActiveInstructionSet());
-  rnn::BlockLstm options_;
+  BlockLstmAttributes options_;
 };
 
 template <typename E, LstmVersion version>
@@ -351,24 +357,19 @@ class BlockLstmForwardOp {
         ReadAll(*frame, [&] { return inputs.ReadForwardInputs(); }));
     TF_RNN_OPS_RETURN_IF_ERROR(inputs.Finish());
     rnn::NetworkForward<E> pass{};
+    rnn::LstmActivations<E> activations{};
     TF_RNN_OPS_RETURN_IF_ERROR(
-        MakeForwardOutputs(frame, &inputs, &pass.activations, &pass.output));
+        MakeForwardOutputs(frame, &inputs, &activations, &pass.output));
     if (!frame->has_values()) return Status();
     inputs.FillSequence(&pass);
-    // The final states are among the outputs, too.
-    for (E** const state : {&pass.output_h, &pass.output_c}) {
-      void* memory;
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeScratch(inputs.h_prev.num_bytes, &memory));
-      *state = static_cast<E*>(memory);
-    }
+    pass.kept = rnn::Kept<E>::Activations(activations);
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
                    &pass);
   }
 
  private:
-  rnn::BlockLstm options_;
+  BlockLstmAttributes options_;
 };
 
 template <typename E, LstmVersion version>
@@ -392,14 +393,6 @@ class BlockLstmBackwardOp {
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, &inputs, &pass));
     if (!frame->has_values()) return Status();
     inputs.FillSequence(&pass);
-    // The gradients with respect to the final states are among those with
-    // respect to the outputs.
-    void* zeros;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        frame->MakeScratch(inputs.h_prev.num_bytes, &zeros));
-    std::fill_n(static_cast<char*>(zeros), inputs.h_prev.num_bytes, 0);
-    pass.output_h_backprop = static_cast<E*>(zeros);
-    pass.output_c_backprop = static_cast<E*>(zeros);
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    &pass);
@@ -411,8 +404,10 @@ class BlockLstmBackwardOp {
   static Status Read(BlockLstmInputs<E>* inputs,
                      rnn::NetworkBackward<E>* pass) {
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadForwardInputs());
+    rnn::LstmActivations<const E> activations;
     TF_RNN_OPS_RETURN_IF_ERROR(
-        inputs->ReadLikeOutputs(kLstmActivations, &pass->activations));
+        inputs->ReadLikeOutputs(kLstmActivations, &activations));
+    pass->kept = rnn::Kept<const E>::Activations(activations);
     TF_RNN_OPS_RETURN_IF_ERROR(inputs->ReadLikeOutput("h", &pass->output));
     auto& gradients = pass->activations_backprop;
     TF_RNN_OPS_RETURN_IF_ERROR(
@@ -431,8 +426,9 @@ class BlockLstmBackwardOp {
         frame, "cs_prev_grad", inputs->cs_prev.shape, &pass->input_c_backprop));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeOutput(
         frame, "h_prev_grad", inputs->h_prev.shape, &pass->input_h_backprop));
+    rnn::Weights<E>& weights = pass->weights_backprop;
     TF_RNN_OPS_RETURN_IF_ERROR(
-        MakePeepholeGradients(frame, inputs, &pass->peepholes_backprop));
+        MakePeepholeGradients(frame, inputs, &weights.peepholes));
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutputIfWanted(frame, "x_grad", inputs->x.shape,
                            inputs->NumElements(inputs->config().input_size),
@@ -446,12 +442,12 @@ class BlockLstmBackwardOp {
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeOutput(frame, "b_grad", inputs->b.shape, &b_grad));
     if (frame->has_values()) {
-      pass->keras_weights_backprop = inputs->SplitWeights(w_grad, b_grad);
+      weights = inputs->WeightsOf(w_grad, b_grad, weights.peepholes);
     }
     return Status();
   }
 
-  rnn::BlockLstm options_;
+  BlockLstmAttributes options_;
 };
 
 }  // namespace tf_rnn_ops

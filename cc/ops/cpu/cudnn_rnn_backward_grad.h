@@ -35,8 +35,7 @@ class CpuNetworkBackwardGradEngine {
   Status BackwardGrad(CallFrame* frame, const CudnnRnnInputs& inputs,
                       rnn::NetworkBackwardGrad<E>* pass) const {
     rnn::ReserveSpaceHeader header;
-    const auto origin =
-        rnn::FindReserveSpaceOrigin(*pass->reserve_space_header);
+    const auto origin = rnn::FindReserveSpaceOrigin(*pass->kept.header);
     if (origin.device == rnn::Device::kGpu) {
       TF_RNN_OPS_RETURN_IF_ERROR(RunForward(frame, inputs, &header, pass));
     }
@@ -60,10 +59,10 @@ class CpuNetworkBackwardGradEngine {
         rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size());
     rnn::NetworkForward<E> forward{};
     inputs.Fill(&forward);
-    forward.is_training = true;
-    forward.stream = rnn::ReserveSpaceStream(*pass->reserve_space_header);
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        MakeScratch(frame, inputs, size, &forward.reserve_space));
+    forward.stream = rnn::ReserveSpaceStream(*pass->kept.header);
+    E* kept = nullptr;
+    TF_RNN_OPS_RETURN_IF_ERROR(MakeScratch(frame, inputs, size, &kept));
+    forward.kept = rnn::Kept<E>::ReserveSpace(kept);
     TF_RNN_OPS_RETURN_IF_ERROR(MakeScratch(
         frame, inputs, inputs.output_shape().NumElements(), &forward.output));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeScratch(
@@ -74,9 +73,8 @@ class CpuNetworkBackwardGradEngine {
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs, kernels.forward_workspace,
                                        kernels.forward, &forward));
     *header = rnn::CopyReserveSpaceHeader(
-        forward.reserve_space, size * static_cast<std::int64_t>(sizeof(E)));
-    pass->reserve_space = forward.reserve_space;
-    pass->reserve_space_header = header;
+        kept, size * static_cast<std::int64_t>(sizeof(E)));
+    pass->kept = rnn::Kept<const E>::ReserveSpace(kept, header);
     pass->output = forward.output;
     return Status();
   }

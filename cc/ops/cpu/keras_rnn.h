@@ -58,11 +58,10 @@ class KerasRnnForwardOp {
 
     rnn::NetworkForward<E> pass{};
     inputs.Fill(&pass);
-    pass.is_training = trains;
+    if (trains) pass.kept = rnn::Kept<E>::ReserveSpace(reserve_space.As<E>());
     if (attributes_.return_sequences) pass.output = outputs.As<E>();
     pass.output_h = final_h.As<E>();
     pass.output_c = final_c.As<E>();
-    pass.reserve_space = reserve_space.As<E>();
     TF_RNN_OPS_RETURN_IF_ERROR(
         constant_weights_.RunForward(frame, inputs, &pass));
     const auto masked = inputs.masked_outputs<E>();
@@ -94,9 +93,8 @@ class KerasRnnGradients {
 
   // Fills a backward pass with the gradients with respect to the outputs of the
   // engine.
-  template <typename Pass>
   Status Fill(CallFrame* frame, const KerasRnnInputs& inputs,
-              bool return_sequences, Pass* pass) const {
+              bool return_sequences, rnn::NetworkGradients<E>* pass) const {
     pass->output_c_backprop = final_c.As<E>();
     const auto masked = inputs.masked_outputs<E>();
     void* memory;
@@ -119,20 +117,21 @@ class KerasRnnGradients {
   Array outputs, final_h, final_c;
 };
 
-// Reads reserve_space and, if the frame has values, its header. Rejects that of
-// another forward pass.
+// Reads what the forward pass kept, and rejects that of another one.
+// header: a copy of the header that `kept` refers to.
 template <typename E>
-Status ReadKerasReserveSpace(CallFrame* frame, const KerasRnnInputs& inputs,
-                             Array* reserve_space,
-                             rnn::ReserveSpaceHeader* header) {
+Status ReadKept(CallFrame* frame, const KerasRnnInputs& inputs,
+                rnn::ReserveSpaceHeader* header, rnn::Kept<const E>* kept) {
+  Array reserve_space;
   TF_RNN_OPS_RETURN_IF_ERROR(ReadInput(frame, "reserve_space",
                                        "[reserve_space_size]", {kAnySize},
-                                       reserve_space));
+                                       &reserve_space));
   if (!frame->has_values()) return Status();
   TF_RNN_OPS_RETURN_IF_ERROR(
-      ReadReserveSpaceHeader(frame, reserve_space, header));
+      ReadReserveSpaceHeader(frame, &reserve_space, header));
+  *kept = rnn::Kept<const E>::ReserveSpace(reserve_space.As<const E>(), header);
   return CheckReserveSpace<E>(
-      inputs.MakeReserveSpaceKey(), *header, *reserve_space,
+      inputs.MakeReserveSpaceKey(), *header, reserve_space,
       rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
 }
 
@@ -150,19 +149,14 @@ class KerasRnnBackwardOp {
       TF_RNN_OPS_RETURN_IF_ERROR(inputs.Read());
       return gradients.Read(&inputs);
     }));
-    Array reserve_space;
-    rnn::ReserveSpaceHeader header;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
-
     rnn::NetworkBackward<E> pass{};
+    rnn::ReserveSpaceHeader header;
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadKept(frame, inputs, &header, &pass.kept));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, inputs, &pass));
     if (!frame->has_values()) return Status();
     inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
-    pass.reserve_space = reserve_space.As<E>();
-    pass.reserve_space_header = &header;
     const auto kernels = KernelsFor<E>(inputs);
     return RunPass(frame, inputs, kernels.backward_workspace, kernels.backward,
                    &pass);
@@ -176,38 +170,36 @@ class KerasRnnBackwardOp {
     const bool wants_weights = frame->IsWanted("kernel_backprop") ||
                                frame->IsWanted("recurrent_kernel_backprop") ||
                                frame->IsWanted("bias_backprop");
-    rnn::KerasWeights<E>& weights = pass->keras_weights_backprop;
+    Array sequences, initial_h, initial_c, kernel, recurrent_kernel, bias;
     const struct {
       const char* name;
       const Array& like;
       bool is_wanted;
-      E** data;
+      Array* gradient;
     } gradients[] = {
         {"sequences_backprop", inputs.sequences,
-         frame->IsWanted("sequences_backprop"), &pass->input_backprop},
-        {"initial_h_backprop", inputs.initial_h, true, &pass->input_h_backprop},
-        {"initial_c_backprop", inputs.initial_c, true, &pass->input_c_backprop},
-        {"kernel_backprop", inputs.kernel, wants_weights, &weights.kernel},
+         frame->IsWanted("sequences_backprop"), &sequences},
+        {"initial_h_backprop", inputs.initial_h, true, &initial_h},
+        {"initial_c_backprop", inputs.initial_c, true, &initial_c},
+        {"kernel_backprop", inputs.kernel, wants_weights, &kernel},
         {"recurrent_kernel_backprop", inputs.recurrent_kernel, wants_weights,
-         &weights.recurrent_kernel},
-        {"bias_backprop", inputs.bias, wants_weights, &weights.bias},
+         &recurrent_kernel},
+        {"bias_backprop", inputs.bias, wants_weights, &bias},
     };
-    for (const auto& [name, like, is_wanted, data] : gradients) {
+    for (const auto& [name, like, is_wanted, gradient] : gradients) {
       if (!is_wanted) continue;
-      Array gradient;
-      TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeOutput(name, like.shape, &gradient));
-      if (!frame->has_values()) continue;
-      const bool is_of_cell_state = data == &pass->input_c_backprop;
-      if (is_of_cell_state && !attributes_.has_cell_state()) {
-        SetZero(gradient);
-      } else if (is_of_cell_state || data == &pass->input_h_backprop) {
-        TF_RNN_OPS_RETURN_IF_ERROR(inputs.FillAbsent(&gradient));
-        *data = gradient.As<E>();
-      } else if (gradient.num_elements > 0) {
-        *data = gradient.As<E>();
-      }
+      TF_RNN_OPS_RETURN_IF_ERROR(frame->MakeOutput(name, like.shape, gradient));
     }
+    if (!frame->has_values()) return Status();
+    pass->input_backprop = ElementsOrNull<E>(sequences);
+    pass->input_h_backprop = ElementsOrNull<E>(initial_h);
+    if (attributes_.has_cell_state()) {
+      pass->input_c_backprop = ElementsOrNull<E>(initial_c);
+    } else {
+      SetZero(initial_c);
+    }
+    pass->weights_backprop =
+        inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
     return Status();
   }
 
@@ -233,10 +225,8 @@ class KerasRnnBackwardGradOp {
       TF_RNN_OPS_RETURN_IF_ERROR(gradients.Read(&inputs));
       return ReadTangents(frame, &inputs, &pass);
     }));
-    Array reserve_space;
     rnn::ReserveSpaceHeader header;
-    TF_RNN_OPS_RETURN_IF_ERROR(
-        ReadKerasReserveSpace<E>(frame, inputs, &reserve_space, &header));
+    TF_RNN_OPS_RETURN_IF_ERROR(ReadKept(frame, inputs, &header, &pass.kept));
     Array outputs_grad;
     TF_RNN_OPS_RETURN_IF_ERROR(
         MakeResults(frame, inputs, gradients, &outputs_grad, &pass));
@@ -245,8 +235,6 @@ class KerasRnnBackwardGradOp {
     inputs.Fill(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
-    pass.reserve_space = reserve_space.As<E>();
-    pass.reserve_space_header = &header;
     const auto kernels = KernelsFor<E>(inputs);
     TF_RNN_OPS_RETURN_IF_ERROR(RunPass(frame, inputs,
                                        kernels.backward_grad_workspace,
@@ -278,14 +266,13 @@ class KerasRnnBackwardGradOp {
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckShape("bias_backprop_grad", "of bias", inputs->bias.shape, bias));
     if (!frame->has_values()) return Status();
-    if (!inputs->IsAbsent(initial_h)) pass->dot_input_h = initial_h.As<E>();
-    if (!inputs->IsAbsent(initial_c)) pass->dot_input_c = initial_c.As<E>();
+    pass->dot_input_h = ElementsOrNull<const E>(initial_h);
+    pass->dot_input_c = ElementsOrNull<const E>(initial_c);
     if (!AreZeros<E>(sequences)) pass->dot_input = sequences.As<E>();
     if (!AreZeros<E>(kernel) || !AreZeros<E>(recurrent_kernel) ||
         !AreZeros<E>(bias)) {
-      pass->dot_keras_weights = {
-          kernel.As<E>(), recurrent_kernel.As<E>(),
-          bias.num_elements == 0 ? nullptr : bias.As<E>()};
+      pass->dot_weights =
+          inputs->WeightsOf<const E>(kernel, recurrent_kernel, bias);
     }
     return Status();
   }
@@ -296,55 +283,59 @@ class KerasRnnBackwardGradOp {
   Status MakeResults(CallFrame* frame, const KerasRnnInputs& inputs,
                      const KerasRnnGradients<E>& gradients, Array* outputs_grad,
                      rnn::NetworkBackwardGrad<E>* pass) const {
+    const auto is_wanted = [&](const char* name) {
+      return IsWanted(*frame, skip_, name);
+    };
     // The engine computes the gradients of all weights or none.
-    const bool needs_weights =
-        IsWanted(*frame, skip_, "kernel_grad") ||
-        IsWanted(*frame, skip_, "recurrent_kernel_grad") ||
-        IsWanted(*frame, skip_, "bias_grad");
-    const bool takes_last = !attributes_.return_sequences &&
-                            IsWanted(*frame, skip_, "outputs_backprop_grad");
-    rnn::KerasWeights<E>& weights = pass->keras_weights_grad;
-    E* last;
+    const bool needs_weights = is_wanted("kernel_grad") ||
+                               is_wanted("recurrent_kernel_grad") ||
+                               is_wanted("bias_grad");
+    const bool takes_last =
+        !attributes_.return_sequences && is_wanted("outputs_backprop_grad");
+    Array kernel, recurrent_kernel, bias;
+    Array sequences, initial_h, initial_c, final_h, final_c;
     const struct {
       const char* name;
       const Array& like;
       // Whether the pass must compute it even if it is not wanted.
       bool is_needed;
-      bool is_of_cell_state;
-      E** data;
+      Array* result;
     } results[] = {
-        {"sequences_grad", inputs.sequences, false, false, &pass->input_grad},
-        {"initial_h_grad", inputs.initial_h, false, false, &pass->input_h_grad},
-        {"initial_c_grad", inputs.initial_c, false, true, &pass->input_c_grad},
-        {"kernel_grad", inputs.kernel, needs_weights, false, &weights.kernel},
-        {"recurrent_kernel_grad", inputs.recurrent_kernel, needs_weights, false,
-         &weights.recurrent_kernel},
-        {"bias_grad", inputs.bias, needs_weights, false, &weights.bias},
-        {"outputs_backprop_grad", gradients.outputs, false, false,
-         attributes_.return_sequences ? &pass->output_backprop_grad : &last},
-        {"final_h_backprop_grad", gradients.final_h, takes_last, false,
-         &pass->output_h_backprop_grad},
-        {"final_c_backprop_grad", gradients.final_c, false, true,
-         &pass->output_c_backprop_grad},
+        {"sequences_grad", inputs.sequences, false, &sequences},
+        {"initial_h_grad", inputs.initial_h, false, &initial_h},
+        {"initial_c_grad", inputs.initial_c, false, &initial_c},
+        {"kernel_grad", inputs.kernel, needs_weights, &kernel},
+        {"recurrent_kernel_grad", inputs.recurrent_kernel, needs_weights,
+         &recurrent_kernel},
+        {"bias_grad", inputs.bias, needs_weights, &bias},
+        {"outputs_backprop_grad", gradients.outputs, false, outputs_grad},
+        {"final_h_backprop_grad", gradients.final_h, takes_last, &final_h},
+        {"final_c_backprop_grad", gradients.final_c, false, &final_c},
     };
-    for (const auto& [name, like, is_needed, is_of_cell_state, data] :
-         results) {
-      const bool is_wanted = IsWanted(*frame, skip_, name);
-      Array result;
+    for (const auto& [name, like, is_needed, result] : results) {
+      const bool is_output = is_wanted(name);
       TF_RNN_OPS_RETURN_IF_ERROR(
-          frame->MakeOutput(name, is_wanted ? like.shape : Shape{0}, &result));
-      if (!frame->has_values()) continue;
-      if (is_of_cell_state && !attributes_.has_cell_state()) {
-        SetZero(result);
-        continue;
-      }
-      if (&like == &gradients.outputs) *outputs_grad = result;
-      if (is_needed && !is_wanted) {
+          frame->MakeOutput(name, is_output ? like.shape : Shape{0}, result));
+      if (frame->has_values() && is_needed && !is_output) {
         TF_RNN_OPS_RETURN_IF_ERROR(
-            frame->MakeScratch(like.num_bytes, &result.data));
-        result.num_elements = like.num_elements;
+            frame->MakeScratch(like.num_bytes, &result->data));
+        result->num_elements = like.num_elements;
       }
-      if (result.num_elements > 0) *data = result.As<E>();
+    }
+    if (!frame->has_values()) return Status();
+    pass->input_grad = ElementsOrNull<E>(sequences);
+    pass->input_h_grad = ElementsOrNull<E>(initial_h);
+    pass->weights_grad = inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
+    if (attributes_.return_sequences) {
+      pass->output_backprop_grad = ElementsOrNull<E>(*outputs_grad);
+    }
+    pass->output_h_backprop_grad = ElementsOrNull<E>(final_h);
+    if (attributes_.has_cell_state()) {
+      pass->input_c_grad = ElementsOrNull<E>(initial_c);
+      pass->output_c_backprop_grad = ElementsOrNull<E>(final_c);
+    } else {
+      SetZero(initial_c);
+      SetZero(final_c);
     }
     return Status();
   }

@@ -79,7 +79,7 @@ class ConstantWeights {
     auto kernels = KernelsFor<E>(inputs);
     std::shared_ptr<const Entry> entry;  // until the pass has ended
     Identity identity;
-    const bool is_marked = are_constant_ && !pass->is_training;
+    const bool is_marked = are_constant_ && !pass->is_training();
     if (is_marked && !FindIdentity(frame, *pass, &identity)) {
       SetEntry(nullptr);  // frees earlier weights
     } else if (is_marked) {
@@ -89,7 +89,9 @@ class ConstantWeights {
       }
       pass->has_constant_weights = true;
       entry = FindOrPack(frame, inputs, kernels, *pass, identity);
-      if (entry != nullptr) pass->packed_weights = entry->packed->data();
+      if (entry != nullptr) {
+        pass->weights = rnn::Weights<const E>::Packed(entry->packed->data());
+      }
     }
     return RunPass(frame, inputs, kernels.forward_workspace, kernels.forward,
                    pass);
@@ -118,10 +120,10 @@ class ConstantWeights {
       if (memory[i] == nullptr) return false;
     }
     *identity = {memory,
-                 pass.params,
-                 pass.keras_weights.kernel,
-                 pass.keras_weights.recurrent_kernel,
-                 pass.keras_weights.bias,
+                 pass.weights.params,
+                 pass.weights.kernel,
+                 pass.weights.recurrent_kernel,
+                 pass.weights.bias,
                  pass.config.input_size,
                  pass.config.num_units,
                  pass.config.num_layers};
@@ -175,8 +177,8 @@ class ConstantWeights {
     auto packed =
         PackedWeights::Allocate(kernels.packed_weights_bytes(pass.config));
     if (packed == nullptr) return nullptr;
-    rnn::WeightPacking<E> packing{pass.config, pass.params, pass.keras_weights,
-                                  packed->data(), /*workspace=*/nullptr};
+    rnn::WeightPacking<E> packing{pass.config, pass.weights, packed->data(),
+                                  /*workspace=*/nullptr};
     // After an error, the pass itself reports the next one, if any.
     if (!RunPass(frame, inputs, kernels.pack_weights_workspace,
                  kernels.pack_weights, &packing)

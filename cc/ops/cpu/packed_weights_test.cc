@@ -130,13 +130,13 @@ class PackedWeightsTest : public testing::Test {
     pass.time_major = true;
     pass.input = input.data();
     pass.input_h = pass.input_c = states.data();
-    pass.params = params.data();
+    pass.weights = rnn::Weights<const float>::Cudnn(params.data());
     pass.output = output.data();
     pass.output_h = output_h.data();
     pass.output_c = output_c.data();
     Frame frame(memory);
     EXPECT_TRUE(weights_.RunForward(&frame, inputs_, &pass).ok());
-    return {output, pass.packed_weights != nullptr};
+    return {output, pass.weights.is_packed()};
   }
 
   const Inputs inputs_;

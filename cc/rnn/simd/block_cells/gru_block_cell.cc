@@ -41,128 +41,107 @@ struct TimeOfStep {
 };
 
 template <typename T>
-class ForwardCall : public TimeOfStep {
- public:
+struct ForwardCall : TimeOfStep {
   using C = ComputeType<T>;
 
-  ForwardCall(const GruBlockCellForward<T>& a, int num_threads, Arena& arena)
-      : a_(a),
-        shapes_(a.size),
-        staging_(/*time_major=*/true),
-        x_(staging_.Buffer(shapes_.input, arena)),
-        h_prev_(staging_.Buffer(shapes_.state, arena)),
-        w_ru_(staging_.Buffer(shapes_.w_ru, arena)),
-        w_c_(staging_.Buffer(shapes_.w_c, arena)),
-        b_ru_(staging_.Buffer(shapes_.b_ru, arena)),
-        b_c_(staging_.Buffer(shapes_.b_c, arena)),
-        r_(staging_.Buffer(shapes_.state, arena)),
-        u_(staging_.Buffer(shapes_.state, arena)),
-        c_(staging_.Buffer(shapes_.state, arena)),
-        h_(staging_.Buffer(shapes_.state, arena)),
-        scratch_(a.size, num_threads, arena) {}
+  struct Memory {
+    Memory(const GruBlockCellForward<T>& a, int num_threads, Arena& arena)
+        : shapes(a.size),
+          x(a.x, &shapes.input, &kNetworksLayout, arena),
+          h_prev(a.h_prev, &shapes.state, &kNetworksLayout, arena),
+          w_ru(a.w_ru, &shapes.w_ru, &kNetworksLayout, arena),
+          w_c(a.w_c, &shapes.w_c, &kNetworksLayout, arena),
+          b_ru(a.b_ru, &shapes.b_ru, &kNetworksLayout, arena),
+          b_c(a.b_c, &shapes.b_c, &kNetworksLayout, arena),
+          r(a.r, &shapes.state, &kNetworksLayout, arena),
+          u(a.u, &shapes.state, &kNetworksLayout, arena),
+          c(a.c, &shapes.state, &kNetworksLayout, arena),
+          h(a.h, &shapes.state, &kNetworksLayout, arena),
+          step(a.size, num_threads, arena) {}
 
-  void Run(Executor& executor) const {
-    GruBlockStepForward<C>(
-        {a_.size, staging_.Read(a_.x, x_, shapes_.input, executor),
-         staging_.Read(a_.h_prev, h_prev_, shapes_.state, executor),
-         staging_.Read(a_.w_ru, w_ru_, shapes_.w_ru, executor),
-         staging_.Read(a_.w_c, w_c_, shapes_.w_c, executor),
-         staging_.Read(a_.b_ru, b_ru_, shapes_.b_ru, executor),
-         staging_.Read(a_.b_c, b_c_, shapes_.b_c, executor),
-         staging_.Target(a_.r, r_), staging_.Target(a_.u, u_),
-         staging_.Target(a_.c, c_), staging_.Target(a_.h, h_), nullptr},
-        scratch_, executor)
-        .Run();
-    staging_.Write(r_, a_.r, shapes_.state, executor);
-    staging_.Write(u_, a_.u, shapes_.state, executor);
-    staging_.Write(c_, a_.c, shapes_.state, executor);
-    staging_.Write(h_, a_.h, shapes_.state, executor);
+    const Shapes shapes;
+    const StagedArray<const T> x, h_prev, w_ru, w_c, b_ru, b_c;
+    const StagedArray<T> r, u, c, h;
+    const GruBlockStepForwardScratch<C> step;
+  };
+
+  static void Run(const GruBlockCellForward<T>& a, const Memory& memory,
+                  Executor& executor) {
+    GruBlockCellForward<C> step{};
+    step.size = a.size;
+    step.x = memory.x.Read(executor);
+    step.h_prev = memory.h_prev.Read(executor);
+    step.w_ru = memory.w_ru.Read(executor);
+    step.w_c = memory.w_c.Read(executor);
+    step.b_ru = memory.b_ru.Read(executor);
+    step.b_c = memory.b_c.Read(executor);
+    step.r = memory.r.Target();
+    step.u = memory.u.Target();
+    step.c = memory.c.Target();
+    step.h = memory.h.Target();
+    GruBlockStepForward<C>(step, memory.step, executor).Run();
+    for (const StagedArray<T>* const result :
+         {&memory.r, &memory.u, &memory.c, &memory.h}) {
+      result->Write(executor);
+    }
   }
-
- private:
-  const GruBlockCellForward<T>& a_;
-  const Shapes shapes_;
-  const Staging<T> staging_;
-  C* const x_;
-  C* const h_prev_;
-  C* const w_ru_;
-  C* const w_c_;
-  C* const b_ru_;
-  C* const b_c_;
-  C* const r_;
-  C* const u_;
-  C* const c_;
-  C* const h_;
-  const GruBlockStepForwardScratch<C> scratch_;
 };
 
 template <typename T>
-class BackwardCall : public TimeOfStep {
- public:
+struct BackwardCall : TimeOfStep {
   using C = ComputeType<T>;
 
-  BackwardCall(const GruBlockCellBackward<T>& a, int num_threads, Arena& arena)
-      : a_(a),
-        shapes_(a.size),
-        staging_(/*time_major=*/true),
-        h_prev_(staging_.Buffer(shapes_.state, arena)),
-        w_ru_(staging_.Buffer(shapes_.w_ru, arena)),
-        w_c_(staging_.Buffer(shapes_.w_c, arena)),
-        r_(staging_.Buffer(shapes_.state, arena)),
-        u_(staging_.Buffer(shapes_.state, arena)),
-        c_(staging_.Buffer(shapes_.state, arena)),
-        d_r_(staging_.Buffer(shapes_.state, arena)),
-        d_u_(staging_.Buffer(shapes_.state, arena)),
-        d_c_(staging_.Buffer(shapes_.state, arena)),
-        d_h_(staging_.Buffer(shapes_.state, arena)),
-        d_x_(staging_.Buffer(shapes_.input, arena)),
-        d_h_prev_(staging_.Buffer(shapes_.state, arena)),
-        d_c_bar_(staging_.Buffer(shapes_.state, arena)),
-        d_r_bar_u_bar_(staging_.Buffer(shapes_.gates, arena)),
-        scratch_(a.size, num_threads, arena) {}
+  struct Memory {
+    Memory(const GruBlockCellBackward<T>& a, int num_threads, Arena& arena)
+        : shapes(a.size),
+          h_prev(a.h_prev, &shapes.state, &kNetworksLayout, arena),
+          w_ru(a.w_ru, &shapes.w_ru, &kNetworksLayout, arena),
+          w_c(a.w_c, &shapes.w_c, &kNetworksLayout, arena),
+          r(a.r, &shapes.state, &kNetworksLayout, arena),
+          u(a.u, &shapes.state, &kNetworksLayout, arena),
+          c(a.c, &shapes.state, &kNetworksLayout, arena),
+          d_r(a.d_r, &shapes.state, &kNetworksLayout, arena),
+          d_u(a.d_u, &shapes.state, &kNetworksLayout, arena),
+          d_c(a.d_c, &shapes.state, &kNetworksLayout, arena),
+          d_h(a.d_h, &shapes.state, &kNetworksLayout, arena),
+          d_x(a.d_x, &shapes.input, &kNetworksLayout, arena),
+          d_h_prev(a.d_h_prev, &shapes.state, &kNetworksLayout, arena),
+          d_c_bar(a.d_c_bar, &shapes.state, &kNetworksLayout, arena),
+          d_r_bar_u_bar(a.d_r_bar_u_bar, &shapes.gates, &kNetworksLayout,
+                        arena),
+          step(a.size, num_threads, arena) {}
 
-  void Run(Executor& executor) const {
-    GruBlockStepBackward<C>(
-        {a_.size, staging_.Read(a_.h_prev, h_prev_, shapes_.state, executor),
-         staging_.Read(a_.w_ru, w_ru_, shapes_.w_ru, executor),
-         staging_.Read(a_.w_c, w_c_, shapes_.w_c, executor),
-         staging_.Read(a_.r, r_, shapes_.state, executor),
-         staging_.Read(a_.u, u_, shapes_.state, executor),
-         staging_.Read(a_.c, c_, shapes_.state, executor),
-         staging_.Read(a_.d_r, d_r_, shapes_.state, executor),
-         staging_.Read(a_.d_u, d_u_, shapes_.state, executor),
-         staging_.Read(a_.d_c, d_c_, shapes_.state, executor),
-         staging_.Read(a_.d_h, d_h_, shapes_.state, executor),
-         staging_.Target(a_.d_x, d_x_), staging_.Target(a_.d_h_prev, d_h_prev_),
-         staging_.Target(a_.d_c_bar, d_c_bar_),
-         staging_.Target(a_.d_r_bar_u_bar, d_r_bar_u_bar_), nullptr},
-        scratch_, executor)
-        .Run();
-    staging_.Write(d_x_, a_.d_x, shapes_.input, executor);
-    staging_.Write(d_h_prev_, a_.d_h_prev, shapes_.state, executor);
-    staging_.Write(d_c_bar_, a_.d_c_bar, shapes_.state, executor);
-    staging_.Write(d_r_bar_u_bar_, a_.d_r_bar_u_bar, shapes_.gates, executor);
+    const Shapes shapes;
+    const StagedArray<const T> h_prev, w_ru, w_c, r, u, c, d_r, d_u, d_c, d_h;
+    const StagedArray<T> d_x, d_h_prev, d_c_bar, d_r_bar_u_bar;
+    const GruBlockStepBackwardScratch<C> step;
+  };
+
+  static void Run(const GruBlockCellBackward<T>& a, const Memory& memory,
+                  Executor& executor) {
+    GruBlockCellBackward<C> step{};
+    step.size = a.size;
+    step.h_prev = memory.h_prev.Read(executor);
+    step.w_ru = memory.w_ru.Read(executor);
+    step.w_c = memory.w_c.Read(executor);
+    step.r = memory.r.Read(executor);
+    step.u = memory.u.Read(executor);
+    step.c = memory.c.Read(executor);
+    step.d_r = memory.d_r.Read(executor);
+    step.d_u = memory.d_u.Read(executor);
+    step.d_c = memory.d_c.Read(executor);
+    step.d_h = memory.d_h.Read(executor);
+    step.d_x = memory.d_x.Target();
+    step.d_h_prev = memory.d_h_prev.Target();
+    step.d_c_bar = memory.d_c_bar.Target();
+    step.d_r_bar_u_bar = memory.d_r_bar_u_bar.Target();
+    GruBlockStepBackward<C>(step, memory.step, executor).Run();
+    for (const StagedArray<T>* const result :
+         {&memory.d_x, &memory.d_h_prev, &memory.d_c_bar,
+          &memory.d_r_bar_u_bar}) {
+      result->Write(executor);
+    }
   }
-
- private:
-  const GruBlockCellBackward<T>& a_;
-  const Shapes shapes_;
-  const Staging<T> staging_;
-  C* const h_prev_;
-  C* const w_ru_;
-  C* const w_c_;
-  C* const r_;
-  C* const u_;
-  C* const c_;
-  C* const d_r_;
-  C* const d_u_;
-  C* const d_c_;
-  C* const d_h_;
-  C* const d_x_;
-  C* const d_h_prev_;
-  C* const d_c_bar_;
-  C* const d_r_bar_u_bar_;
-  const GruBlockStepBackwardScratch<C> scratch_;
 };
 
 template <typename T>

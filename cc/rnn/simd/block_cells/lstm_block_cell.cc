@@ -3,85 +3,86 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/block_cells/block_cells.h"
 #include "cc/rnn/simd/block_cells/lstm_block_step.h"
 #include "cc/rnn/simd/block_cells/step_call.h"
 #include "cc/rnn/simd/vector/staging.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {
 
-StagedShape StateShape(const BlockCellSize& size) {
-  return {1, size.batch, size.cell_size};
-}
-StagedShape PeepholeShape(const BlockCellSize& size) {
-  return {1, 1, size.cell_size};
-}
+// The shapes of the arrays of a step.
+struct Shapes {
+  explicit Shapes(const BlockCellSize& size)
+      : input{1, size.batch, size.input_size},
+        state{1, size.batch, size.cell_size},
+        gates{kLstmGates, size.batch, size.cell_size},
+        w{kLstmGates, size.input_size + size.cell_size, size.cell_size},
+        b{kLstmGates, 1, size.cell_size},
+        peephole{1, 1, size.cell_size} {}
+
+  StagedShape input;
+  StagedShape state;
+  StagedShape gates;
+  StagedShape w;
+  StagedShape b;
+  StagedShape peephole;
+};
 
 template <typename T>
-class ForwardCall {
- public:
+struct ForwardCall {
   using C = ComputeType<T>;
 
   static double Microseconds(const BlockCellSize& size) {
     return MicrosecondsOfProducts(size, kLstmGates);
   }
 
-  ForwardCall(const LstmBlockCellForward<T>& a, int num_threads, Arena& arena)
-      : a_(a),
-        input_{1, a.size.batch, a.size.input_size},
-        state_(StateShape(a.size)),
-        w_shape_{kLstmGates, a.size.input_size + a.size.cell_size,
-                 a.size.cell_size},
-        b_shape_{kLstmGates, 1, a.size.cell_size},
-        x_(staging_.Buffer(input_, arena)),
-        c_prev_(staging_.Buffer(state_, arena)),
-        h_prev_(staging_.Buffer(state_, arena)),
-        w_(staging_.Buffer(w_shape_, arena)),
-        b_(staging_.Buffer(b_shape_, arena)),
-        peepholes_(a.peepholes, PeepholeShape(a.size), arena),
-        activations_(a.activations, state_, arena),
-        h_(staging_.BufferIfAny(a.h, state_, arena)),
-        scratch_(a.size, num_threads, arena) {}
+  struct Memory {
+    Memory(const LstmBlockCellForward<T>& a, int num_threads, Arena& arena)
+        : shapes(a.size),
+          x(a.x, &shapes.input, &kNetworksLayout, arena),
+          c_prev(a.c_prev, &shapes.state, &kNetworksLayout, arena),
+          h_prev(a.h_prev, &shapes.state, &kNetworksLayout, arena),
+          w(a.w, &shapes.w, &kNetworksLayout, arena),
+          b(a.b, &shapes.b, &kNetworksLayout, arena),
+          peepholes(a.peepholes, &shapes.peephole, &kNetworksLayout, arena),
+          activations(a.activations, &shapes.state, &kNetworksLayout, arena),
+          h(a.h, &shapes.state, &kNetworksLayout, arena),
+          step(a.size, num_threads, arena) {}
 
-  void Run(Executor& executor) const {
-    LstmBlockStepForward<C>(
-        {a_.size, a_.options, staging_.Read(a_.x, x_, input_, executor),
-         staging_.Read(a_.c_prev, c_prev_, state_, executor),
-         staging_.Read(a_.h_prev, h_prev_, state_, executor),
-         staging_.Read(a_.w, w_, w_shape_, executor),
-         staging_.Read(a_.b, b_, b_shape_, executor), peepholes_.Read(executor),
-         activations_.Target(), staging_.Target(a_.h, h_), nullptr},
-        scratch_, executor)
-        .Run();
-    activations_.Write(executor);
-    staging_.Write(h_, a_.h, state_, executor);
+    const Shapes shapes;
+    const StagedArray<const T> x, c_prev, h_prev, w, b;
+    const StagedArrays<Peepholes, const T> peepholes;
+    const StagedArrays<LstmActivations, T> activations;
+    const StagedArray<T> h;
+    const LstmBlockStepForwardScratch<C> step;
+  };
+
+  static void Run(const LstmBlockCellForward<T>& a, const Memory& memory,
+                  Executor& executor) {
+    LstmBlockCellForward<C> step{};
+    step.size = a.size;
+    step.options = a.options;
+    step.x = memory.x.Read(executor);
+    step.c_prev = memory.c_prev.Read(executor);
+    step.h_prev = memory.h_prev.Read(executor);
+    step.w = memory.w.Read(executor);
+    step.b = memory.b.Read(executor);
+    step.peepholes = memory.peepholes.Read(executor);
+    step.activations = memory.activations.Target();
+    step.h = memory.h.Target();
+    LstmBlockStepForward<C>(step, memory.step, executor).Run();
+    memory.activations.Write(executor);
+    memory.h.Write(executor);
   }
-
- private:
-  const LstmBlockCellForward<T>& a_;
-  const StagedShape input_;
-  const StagedShape state_;
-  const StagedShape w_shape_;
-  const StagedShape b_shape_;
-  const Staging<T> staging_{/*time_major=*/true};
-  C* const x_;
-  C* const c_prev_;
-  C* const h_prev_;
-  C* const w_;
-  C* const b_;
-  const ArraysStaging<Peepholes, const T> peepholes_;
-  const ArraysStaging<LstmActivations, T> activations_;
-  C* const h_;
-  const LstmBlockStepForwardScratch<C> scratch_;
 };
 
 template <typename T>
-class BackwardCall {
- public:
+struct BackwardCall {
   using C = ComputeType<T>;
 
   static double Microseconds(const BlockCellSize& size) {
@@ -90,48 +91,46 @@ class BackwardCall {
            static_cast<double>(size.cell_size) / kCellsPerMicrosecond;
   }
 
-  BackwardCall(const LstmBlockCellBackward<T>& a, int /*num_threads*/,
-               Arena& arena)
-      : a_(a),
-        state_(StateShape(a.size)),
-        gates_{kLstmGates, a.size.batch, a.size.cell_size},
-        c_prev_(staging_.Buffer(state_, arena)),
-        peepholes_(a.peepholes, PeepholeShape(a.size), arena),
-        activations_(a.activations, state_, arena),
-        d_c_(staging_.Buffer(state_, arena)),
-        d_h_(staging_.Buffer(state_, arena)),
-        d_c_prev_(staging_.Buffer(state_, arena)),
-        d_gates_(staging_.Buffer(gates_, arena)),
-        d_peepholes_(a.d_peepholes, PeepholeShape(a.size), arena) {}
+  struct Memory {
+    Memory(const LstmBlockCellBackward<T>& a, int /*num_threads*/, Arena& arena)
+        : shapes(a.size),
+          c_prev(a.c_prev, &shapes.state, &kNetworksLayout, arena),
+          peepholes(a.peepholes, &shapes.peephole, &kNetworksLayout, arena),
+          activations(a.activations, &shapes.state, &kNetworksLayout, arena),
+          d_c(a.d_c, &shapes.state, &kNetworksLayout, arena),
+          d_h(a.d_h, &shapes.state, &kNetworksLayout, arena),
+          d_c_prev(a.d_c_prev, &shapes.state, &kNetworksLayout, arena),
+          d_gates(a.d_gates, &shapes.gates, &kNetworksLayout, arena),
+          d_peepholes(a.d_peepholes, &shapes.peephole, &kNetworksLayout,
+                      arena) {}
 
-  void Run(Executor& executor) const {
-    RunLstmBlockStepBackward<C>(
-        {a_.size, a_.options,
-         staging_.Read(a_.c_prev, c_prev_, state_, executor),
-         peepholes_.Read(executor), activations_.Read(executor),
-         staging_.Read(a_.d_c, d_c_, state_, executor),
-         staging_.Read(a_.d_h, d_h_, state_, executor),
-         staging_.Target(a_.d_c_prev, d_c_prev_),
-         staging_.Target(a_.d_gates, d_gates_), d_peepholes_.Target(), nullptr},
-        executor);
-    staging_.Write(d_c_prev_, a_.d_c_prev, state_, executor);
-    staging_.Write(d_gates_, a_.d_gates, gates_, executor);
-    d_peepholes_.Write(executor);
+    const Shapes shapes;
+    const StagedArray<const T> c_prev;
+    const StagedArrays<Peepholes, const T> peepholes;
+    const StagedArrays<LstmActivations, const T> activations;
+    const StagedArray<const T> d_c, d_h;
+    const StagedArray<T> d_c_prev, d_gates;
+    const StagedArrays<Peepholes, T> d_peepholes;
+  };
+
+  static void Run(const LstmBlockCellBackward<T>& a, const Memory& memory,
+                  Executor& executor) {
+    LstmBlockCellBackward<C> step{};
+    step.size = a.size;
+    step.options = a.options;
+    step.c_prev = memory.c_prev.Read(executor);
+    step.peepholes = memory.peepholes.Read(executor);
+    step.activations = memory.activations.Read(executor);
+    step.d_c = memory.d_c.Read(executor);
+    step.d_h = memory.d_h.Read(executor);
+    step.d_c_prev = memory.d_c_prev.Target();
+    step.d_gates = memory.d_gates.Target();
+    step.d_peepholes = memory.d_peepholes.Target();
+    RunLstmBlockStepBackward<C>(step, executor);
+    memory.d_c_prev.Write(executor);
+    memory.d_gates.Write(executor);
+    memory.d_peepholes.Write(executor);
   }
-
- private:
-  const LstmBlockCellBackward<T>& a_;
-  const StagedShape state_;
-  const StagedShape gates_;
-  const Staging<T> staging_{/*time_major=*/true};
-  C* const c_prev_;
-  const ArraysStaging<Peepholes, const T> peepholes_;
-  const ArraysStaging<LstmActivations, const T> activations_;
-  C* const d_c_;
-  C* const d_h_;
-  C* const d_c_prev_;
-  C* const d_gates_;
-  const ArraysStaging<Peepholes, T> d_peepholes_;
 };
 
 template <typename T>

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/lstm_block_cell.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/block_cells/panel_blocks.h"
@@ -19,16 +19,15 @@
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
 #include "cc/rnn/simd/matmul/weight_product.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
 constexpr int kLstmGates = 4;
 
-// The place of each gate in the weights, in the order of LstmCell: i, f, g, o.
-inline std::array<std::int64_t, kLstmGates> GatePlaces(
-    const BlockLstm& options) {
-  if (options.has_new_cell_second) return {0, 2, 1, 3};
-  return {0, 1, 2, 3};
+// The place in the weights of each gate of LstmCell: i, f, g, o.
+constexpr std::array<std::int64_t, kLstmGates> GatePlaces() {
+  return {0, 2, 1, 3};
 }
 
 // The run of LstmCell in a step forward, for a vector of units of one sample.
@@ -82,7 +81,6 @@ class LstmBlockStepForward {
         batch_(a.size.batch),
         input_size_(a.size.input_size),
         cell_size_(a.size.cell_size),
-        places_(GatePlaces(a.options)),
         x_(scratch.inputs.X(a.x)),
         h_prev_(scratch.inputs.HPrev(a.h_prev)),
         blocks_(batch_, input_size_ + cell_size_, cell_size_, kLstmGates,
@@ -90,7 +88,7 @@ class LstmBlockStepForward {
     const MatrixView<const T> w(a.w, input_size_ + cell_size_,
                                 kLstmGates * cell_size_);
     for (int gate = 0; gate < kLstmGates; ++gate) {
-      const auto of_gate = w.Cols(places_[gate] * cell_size_, cell_size_);
+      const auto of_gate = w.Cols(GatePlaces()[gate] * cell_size_, cell_size_);
       products_[gate].Add(x_, of_gate.Rows(0, input_size_));
       products_[gate].Add(h_prev_, of_gate.Rows(input_size_, cell_size_));
     }
@@ -119,18 +117,16 @@ class LstmBlockStepForward {
     for (std::int64_t i = 0; i < part.rows; ++i) {
       part.ForEachVector<T>([&](std::int64_t unit, auto units) {
         const std::int64_t at = (part.row + i) * cell_size_ + unit;
-        LstmStepForwardRun<T, decltype(units)> run{
-            {{units, a_.peepholes.At(unit)},
-             {},
-             static_cast<T>(a_.options.cell_clip)},
-            a_.c_prev + at,
-            static_cast<T>(a_.options.forget_bias),
-            a_.activations.At(at),
-            {},
-            {}};
+        LstmStepForwardRun<T, decltype(units)> run{};
+        run.units = units;
+        run.peepholes = a_.peepholes.At(unit);
+        run.clip = static_cast<T>(a_.options.cell_clip);
+        run.c_prev = a_.c_prev + at;
+        run.forget_bias = static_cast<T>(a_.options.forget_bias);
+        run.kept = a_.activations.At(at);
         for (int gate = 0; gate < kLstmGates; ++gate) {
           run.products[gate] = products[gate].At(i, unit - part.col);
-          run.biases[gate] = a_.b + places_[gate] * cell_size_ + unit;
+          run.biases[gate] = a_.b + GatePlaces()[gate] * cell_size_ + unit;
         }
         const Vector<T> h = LstmCell<T, /*kIsBlock=*/true>::Forward(run);
         if (a_.h != nullptr) units.Write(h, a_.h + at);
@@ -144,7 +140,6 @@ class LstmBlockStepForward {
   const std::int64_t batch_;
   const std::int64_t input_size_;
   const std::int64_t cell_size_;
-  const std::array<std::int64_t, kLstmGates> places_;
   const LeftMatrix<T> x_;       // [B, I]
   const LeftMatrix<T> h_prev_;  // [B, C]
   // Of one gate. A task has the same block of all gates, as wide as if each
@@ -205,7 +200,7 @@ template <typename T>
 void RunLstmBlockStepBackward(const LstmBlockCellBackward<T>& a,
                               Executor& executor) {
   const std::int64_t rows = a.size.batch, cell_size = a.size.cell_size;
-  const auto places = GatePlaces(a.options);
+  constexpr auto places = GatePlaces();
   // Of a task. It sums over all samples.
   constexpr std::int64_t kUnits = 4 * kTileCols<T>;
   executor.ParallelFor(CeilDiv(cell_size, kUnits), [&](std::int64_t task) {
@@ -215,16 +210,15 @@ void RunLstmBlockStepBackward(const LstmBlockCellBackward<T>& a,
       Vector<T> d_peepholes[kNumPeepholes] = {};
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t at = row * cell_size + unit;
-        LstmStepBackwardRun<T, decltype(units)> run{
-            {units, a.peepholes.At(unit)},
-            {},
-            a.activations.At(at),
-            a.c_prev + at,
-            a.d_c + at,
-            a.d_h + at,
-            a.d_c_prev + at,
-            {},
-            d_peepholes};
+        LstmStepBackwardRun<T, decltype(units)> run{};
+        run.units = units;
+        run.peepholes = a.peepholes.At(unit);
+        run.kept = a.activations.At(at);
+        run.c_prev = a.c_prev + at;
+        run.d_c = a.d_c + at;
+        run.d_h = a.d_h + at;
+        run.d_c_prev = a.d_c_prev + at;
+        run.d_peepholes = d_peepholes;
         for (int gate = 0; gate < kLstmGates; ++gate) {
           run.d_gates[gate] =
               a.d_gates + (row * kLstmGates + places[gate]) * cell_size + unit;

@@ -31,18 +31,17 @@ inline double MicrosecondsOfProducts(const BlockCellSize& size,
 }
 
 // The bytes of scratch memory that a step needs.
-// Call: a class with
-//   Call(const Arguments&, int num_threads, Arena&);
-//   void Run(Executor&) const;
-//   static double Microseconds(const BlockCellSize&);  // serial time,
-//   estimated
+// Call: a class with a type Memory, which takes arrays from an arena, and
+//   static void Run(const Arguments&, const Memory&, Executor&);
+//   // Estimated serial time.
+//   static double Microseconds(const BlockCellSize&);
 template <typename Call, typename Arguments>
 std::int64_t StepWorkspace(const Arguments& arguments, int num_threads) {
   if (HasNoState(arguments.size)) return 0;
   Arena arena(nullptr);
   const bool is_never_shared =
       Call::Microseconds(arguments.size) < kMinSharedMicros;
-  Call(arguments, is_never_shared ? 1 : num_threads, arena);
+  typename Call::Memory(arguments, is_never_shared ? 1 : num_threads, arena);
   return arena.used();
 }
 
@@ -51,10 +50,10 @@ template <typename Call, typename Arguments>
 void RunStep(const Arguments& arguments, Executor& executor) {
   const auto run = [&](Executor& chosen) {
     Arena arena(arguments.workspace);
-    const Call call(arguments, chosen.num_threads(), arena);
+    const typename Call::Memory memory(arguments, chosen.num_threads(), arena);
     assert(arena.used() <=
            StepWorkspace<Call>(arguments, chosen.num_threads()));
-    call.Run(chosen);
+    Call::Run(arguments, memory, chosen);
   };
   if (executor.IsWorthSharing(Call::Microseconds(arguments.size))) {
     run(executor);

@@ -106,6 +106,7 @@ using HardSigmoidActivation = PiecewiseLinear<T, HardSigmoid<T>>;
 template <typename T>
 class ChosenActivation {
  public:
+  ChosenActivation() = default;
   explicit ChosenActivation(Activation kind) : kind_(kind) {}
 
   __attribute__((noinline)) Vector<T> Activate(Vector<T> z) const {
@@ -134,7 +135,7 @@ class ChosenActivation {
     }
   }
 
-  Activation kind_;
+  Activation kind_ = Activation::kTanh;
 };
 
 // Applies an activation to a dual number.

@@ -10,12 +10,13 @@
 
 #include <cstdint>
 
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/float16.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/finite_pair.h"
 #include "cc/rnn/simd/vector/vector.h"
+#include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 

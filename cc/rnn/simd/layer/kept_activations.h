@@ -21,6 +21,8 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename E>
 class KeptActivations {
  public:
+  // Nothing is kept.
+  KeptActivations() = default;
   // data: null if nothing is kept.
   // are_pairs: whether the values have the form of ToFinitePair.
   KeptActivations(E* data, const RnnConfig& config, const RnnSize& size,
@@ -70,13 +72,13 @@ class KeptActivations {
   bool are_pairs() const { return are_pairs_; }
 
  private:
-  E* data_;
-  std::int64_t values_;
-  std::int64_t units_;
-  std::int64_t time_;
-  std::int64_t batch_;
-  bool is_uncached_;
-  bool are_pairs_;
+  E* data_ = nullptr;
+  std::int64_t values_ = 0;
+  std::int64_t units_ = 0;
+  std::int64_t time_ = 0;
+  std::int64_t batch_ = 0;
+  bool is_uncached_ = false;
+  bool are_pairs_ = false;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

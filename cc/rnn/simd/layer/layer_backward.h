@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
+#include "cc/rnn/kept.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -38,12 +38,12 @@ using Parts = std::array<Part, kParts>;
 // the sizes.
 template <typename T>
 struct LayerGradientArrays {
-  const T* output;  // [S, B, D * O]; null for zeros
-  T* input;         // [S, B, F], or null if not needed
+  const T* output = nullptr;  // [S, B, D * O]; null for zeros
+  T* input = nullptr;         // [S, B, F], or null if not needed
   // On entry the gradients of the final states; on return those of the initial
   // ones.
-  T* h;  // [D, B, O]
-  T* c;  // [D, B, U], if there is a cell state
+  T* h = nullptr;  // [D, B, O]
+  T* c = nullptr;  // [D, B, U], if there is a cell state
 };
 
 // P: the type of params and product operands.
@@ -54,15 +54,15 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
-  std::int64_t layer;
+  std::int64_t layer = 0;
   Parts<Weights<const P>, kParts> weights;  // of the whole network
-  Parts<const T*, kParts> input;  // [S, B, F]; a tangent may be null for zeros
+  Parts<const T*, kParts> input{};  // [S, B, F]; tangent: or null for zeros
   Parts<LayerStateArrays<T>, kParts> states;
   Parts<LayerGradientArrays<T>, kParts> gradients;
   // For the whole network; this layer's part is written. Null if not needed.
   // With tangents, it is the tangent of the gradient.
   Weights<T> d_weights;
-  // Of TensorFlow's LSTM ops, which have no tangents:
+  // Of TensorFlow's LSTM ops, which have no tangents, in the type of the cells:
   Peepholes<const T> peepholes{};
   LstmActivations<const T> d_activations{};
   Peepholes<T> d_peepholes{};  // null if not needed
@@ -85,14 +85,18 @@ struct LayerBackwardScratch {
   StepGradientsScratch<P> steps;
   T* products;  // [num_threads, kParts, B, GroupSize, kTileCols]
 
+  // weights, dot_weights, gradients: of the caller; no dot_weights or gradients
+  // if they are zeros or not needed.
+  template <typename E, typename G>
   LayerBackwardScratch(const RnnConfig& config, const RnnSize& size,
-                       bool has_dot_params, bool wants_params, int num_threads,
+                       const Weights<E>& weights, const Weights<E>& dot_weights,
+                       const Weights<G>& gradients, int num_threads,
                        Arena& arena)
-      : weights(MakeWeights(config, has_dot_params, arena)),
+      : weights(MakeWeights(config, dot_weights.any(), arena)),
         steps(
             config,
             CheckedInt(BackwardStepsAtOnce(size, kParts)) * size.batch * kParts,
-            wants_params, arena),
+            weights, gradients, arena),
         products(arena.Take<T>(CheckedInt(num_threads) * kParts * size.batch *
                                GroupSize<T>(size.batch, 1) * kTileCols<T>)) {}
 
@@ -523,21 +527,23 @@ class LayerBackward {
         const typename LayerStates<T>::Columns& states = columns.states[part];
         const ColumnView<T>& cell_output = columns.cell_output[part];
         const T* const previous = states.Previous(has_previous, row);
-        return BackwardRun<P, Units, Activations>{
-            {units, columns.peepholes},
-            activations,
-            {units, states.are_pairs},
-            states.kept.At(row),
-            states.kept_stride,
-            previous,
-            previous,
-            states.h.At(row),
-            columns.incoming[part].Sum(row, i, units),
-            columns.d_c[part].At(row),
-            columns.d_blocks[part].At(row),
-            columns.d_blocks_stride,
-            cell_output.data == nullptr ? nullptr : cell_output.At(row),
-            columns.d_activations.At(row * shape_.units)};
+        BackwardRun<P, Units, Activations> run{};
+        run.units = units;
+        run.peepholes = columns.peepholes;
+        run.activations = activations;
+        run.states = {units, states.are_pairs};
+        run.kept = states.kept.At(row);
+        run.kept_stride = states.kept_stride;
+        run.h_prev = previous;
+        run.c_prev = previous;
+        run.h = states.h.At(row);
+        run.d_h = columns.incoming[part].Sum(row, i, units);
+        run.d_c = columns.d_c[part].At(row);
+        run.d_blocks = columns.d_blocks[part].At(row);
+        run.d_blocks_stride = columns.d_blocks_stride;
+        if (cell_output.data != nullptr) run.cell_output = cell_output.At(row);
+        run.d_activations = columns.d_activations.At(row * shape_.units);
+        return run;
       };
       const auto write = [&](int part,
                              Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {

@@ -8,9 +8,7 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/cell_run.h"
@@ -42,21 +40,21 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
-  std::int64_t layer;
+  std::int64_t layer = 0;
   Weights<const P> weights;  // of the whole network
   // The same weights of this layer, or null if they are yet to be packed.
-  const typename Products::Packed* packed;
-  const P* input;    // [S, B, F]
-  const T* input_h;  // [D, B, O], of this layer
-  const T* input_c;  // [D, B, U]; LSTM only
+  const typename Products::Packed* packed = nullptr;
+  const P* input = nullptr;    // [S, B, F]
+  const T* input_h = nullptr;  // [D, B, O], of this layer
+  const T* input_c = nullptr;  // [D, B, U]; LSTM only
   // [S, B, D * O], or null if not needed. If P has fewer bits and `kept` are
   // pairs, these are pairs, too.
-  T* output;
-  P* rounded_output;  // the output if P has fewer bits; otherwise null
-  T* output_h;        // [D, B, O]
-  T* output_c;        // [D, B, U]; LSTM only
+  T* output = nullptr;
+  P* rounded_output = nullptr;  // the output if P has fewer bits
+  T* output_h = nullptr;        // [D, B, O]
+  T* output_c = nullptr;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
-  Peepholes<const T> peepholes{};
+  Peepholes<const T> peepholes{};  // in the type of the cells
 };
 
 // How a layer multiplies. The bits of the result depend on this, so it must not
@@ -71,11 +69,13 @@ struct ForwardPlan {
 
 // Whether there are so few rows that packing weights takes longer than reading
 // them in place.
+// is_keras: see Weights.
 template <typename P>
-bool IsFasterInPlace(const RnnConfig& config, const RnnSize& size) {
+bool IsFasterInPlace(const RnnConfig& config, const RnnSize& size,
+                     bool is_keras) {
   constexpr double kMost = sizeof(P) < 4 ? 36 : 48;
   constexpr double kRowsWorthReading = 8;  // cost of reading weights
-  if (config.has_keras_weights) {
+  if (is_keras) {
     return !kRoundsOperands<P> && size.time <= (size.batch == 1 ? 4 : 2);
   }
   return !config.skip_input &&
@@ -89,9 +89,9 @@ bool IsFasterInPlace(const RnnConfig& config, const RnnSize& size) {
 // has_constant_weights: whether weights are packed only once.
 template <typename P>
 ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
-                        bool has_constant_weights) {
+                        bool is_keras, bool has_constant_weights) {
   constexpr std::int64_t kLeastRows = 8;
-  if (!has_constant_weights && IsFasterInPlace<P>(config, size)) {
+  if (!has_constant_weights && IsFasterInPlace<P>(config, size, is_keras)) {
     return {true, true};
   }
   if (config.skip_input) return {false, false};
@@ -148,25 +148,27 @@ struct LayerForwardScratch {
   ForwardStepsScratch<P> steps;
   QuantizedRowsScratch quantized;
 
+  // weights: of the caller.
+  template <typename E>
   LayerForwardScratch(const RnnConfig& config, const RnnSize& size,
-                      const ForwardPlan& plan, bool are_weights_packed,
+                      const ForwardPlan& plan, const Weights<E>& weights,
                       int num_threads, Arena& arena)
-      : packed(are_weights_packed ? Packed()
-                                  : Packed(config, config.largest_fan_in(),
-                                           plan.reads_in_place, arena)),
+      : packed(weights.is_packed() ? Packed()
+                                   : Packed(config, config.largest_fan_in(),
+                                            plan.reads_in_place, arena)),
         steps(config, size, /*parts=*/1, num_threads, arena) {
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
-    input = arena.Take<P>(
-        directions *
-        Left::Size(Products::kAreQuantized ||
-                           (plan.reads_in_place && !config.has_keras_weights)
-                       ? CheckedInt(0)
-                       : rows,
-                   config.largest_fan_in()));
+    input =
+        arena.Take<P>(directions * Left::Size(Products::kAreQuantized ||
+                                                      (plan.reads_in_place &&
+                                                       !weights.is_keras())
+                                                  ? CheckedInt(0)
+                                                  : rows,
+                                              config.largest_fan_in()));
     const std::int64_t workers =
-        plan.reads_in_place && config.has_keras_weights ? num_threads : 0;
+        plan.reads_in_place && weights.is_keras() ? num_threads : 0;
     products = {
         arena.Take<P>(workers * KerasProductScratch<P>::PackedSize(size)),
         arena.Take<T>(workers * KerasProductScratch<P>::BlockSize(size))};
@@ -623,20 +625,21 @@ class LayerForward {
         SkipCell(columns, row, units);
         continue;
       }
-      const ForwardRun<T, Units, Activations,
-                       kFused ? 0 : Cell::kFirstRecurrent>
-          run{
-              {{units, columns.peepholes}, activations, columns.clip},
-              columns.projected.At(i),
-              columns.product.At(i),
-              columns.recurrent_bias,
-              columns.h_prev.At(row),
-              columns.c.At(row),
-              columns.kept.At(row),
-              columns.kept_stride,
-              columns.keeps_uncached,
-              columns.keeps_pairs,
-      };
+      ForwardRun<T, Units, Activations, kFused ? 0 : Cell::kFirstRecurrent>
+          run{};
+      run.units = units;
+      run.peepholes = columns.peepholes;
+      run.activations = activations;
+      run.clip = columns.clip;
+      run.projected = columns.projected.At(i);
+      run.product = columns.product.At(i);
+      run.recurrent_bias = columns.recurrent_bias;
+      run.h_prev = columns.h_prev.At(row);
+      run.c = columns.c.At(row);
+      run.kept = columns.kept.At(row);
+      run.kept_stride = columns.kept_stride;
+      run.keeps_uncached = columns.keeps_uncached;
+      run.keeps_pairs = columns.keeps_pairs;
       const Vector<T> h = Cell::Forward(run);
       units.Write(h, columns.h.At(row));
       if (is_projected) continue;

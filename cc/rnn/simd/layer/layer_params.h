@@ -37,14 +37,12 @@ class LayerParams {
  public:
   using Biases = std::array<E*, MaxBlocks()>;  // by gate
 
-  // weights: of the whole network; null if not read or written.
+  // weights: of the whole network; none if not read or written. Not copied.
   LayerParams(const RnnConfig& config, const LayerShape& shape,
               const Weights<E>& weights)
       : layout_(config),
         is_gru_(config.mode == RnnMode::kGru),
-        has_new_cell_second_(config.block_lstm.has_new_cell_second),
         num_gates_(config.num_gates()),
-        is_transposed_(config.has_keras_weights),
         shape_(shape),
         weights_(weights) {}
 
@@ -52,23 +50,25 @@ class LayerParams {
   std::int64_t KerasCol(std::int64_t gate) const {
     // In Keras, a GRU's update gate precedes the reset gate.
     if (is_gru_ && gate < 2) gate = 1 - gate;
-    if (has_new_cell_second_ && (gate == 1 || gate == 2)) gate = 3 - gate;
+    if (weights_.has_new_cell_second && (gate == 1 || gate == 2)) {
+      gate = 3 - gate;
+    }
     return gate * shape_.units;
   }
   // Whether Input and Recurrent return transposes.
-  bool is_transposed() const { return is_transposed_; }
+  bool is_transposed() const { return weights_.is_keras(); }
 
   // W of a gate, [U, F].
   MatrixView<E> Input(std::int64_t direction, std::int64_t gate) const {
-    if (is_transposed_) {
-      return KerasGate(weights_.keras.kernel, shape_.fan_in, gate);
+    if (is_transposed()) {
+      return KerasGate(weights_.kernel, shape_.fan_in, gate);
     }
     return CudnnGate(layout_.InputMatrix(shape_.PseudoLayer(direction)), gate);
   }
   // R of a gate, [U, O].
   MatrixView<E> Recurrent(std::int64_t direction, std::int64_t gate) const {
-    if (is_transposed_) {
-      return KerasGate(weights_.keras.recurrent_kernel, shape_.units, gate);
+    if (is_transposed()) {
+      return KerasGate(weights_.recurrent_kernel, shape_.units, gate);
     }
     return CudnnGate(layout_.RecurrentMatrix(shape_.PseudoLayer(direction)),
                      gate);
@@ -105,12 +105,12 @@ class LayerParams {
     return biases;
   }
   E* InputBias(std::int64_t direction, std::int64_t gate) const {
-    if (is_transposed_) return KerasBias(/*row=*/0, gate);
+    if (is_transposed()) return KerasBias(/*row=*/0, gate);
     return CudnnGate(layout_.InputBias(shape_.PseudoLayer(direction)), gate)
         .data;
   }
   E* RecurrentBias(std::int64_t direction, std::int64_t gate) const {
-    if (is_transposed_) return is_gru_ ? KerasBias(/*row=*/1, gate) : nullptr;
+    if (is_transposed()) return is_gru_ ? KerasBias(/*row=*/1, gate) : nullptr;
     return CudnnGate(layout_.RecurrentBias(shape_.PseudoLayer(direction)), gate)
         .data;
   }
@@ -132,18 +132,15 @@ class LayerParams {
         .Cols(KerasCol(gate), shape_.units);
   }
   E* KerasBias(std::int64_t row, std::int64_t gate) const {
-    if (weights_.keras.bias == nullptr) return nullptr;
-    return weights_.keras.bias + row * num_gates_ * shape_.units +
-           KerasCol(gate);
+    if (weights_.bias == nullptr) return nullptr;
+    return weights_.bias + row * num_gates_ * shape_.units + KerasCol(gate);
   }
 
   CudnnRnnParamsLayout layout_;
   bool is_gru_;
-  bool has_new_cell_second_;
   std::int64_t num_gates_;
-  bool is_transposed_;
   LayerShape shape_;
-  Weights<E> weights_;
+  const Weights<E>& weights_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -15,9 +15,9 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // Sizes: see cc/rnn/network.h.
 template <typename T>
 struct LayerStateArrays {
-  const T* input_h;  // [D, B, O], of this layer
-  const T* input_c;  // [D, B, U]; LSTM only
-  const T* output;   // [S, B, D * O]
+  const T* input_h = nullptr;  // [D, B, O], of this layer
+  const T* input_c = nullptr;  // [D, B, U]; LSTM only
+  const T* output = nullptr;   // [S, B, D * O]
   KeptActivations<const T> kept;
 };
 

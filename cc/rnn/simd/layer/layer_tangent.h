@@ -35,17 +35,17 @@ struct LayerTangentArguments {  // with B > 0 and U > 0
   RnnConfig config;
   RnnSize size;
   SequenceLengths lengths;
-  std::int64_t layer;
+  std::int64_t layer = 0;
   Weights<const P> weights;      // of the whole network
-  Weights<const P> dot_weights;  // likewise, or null for zeros
-  const T* input;                // [S, B, F]; read only if there are dot_params
-  const T* dot_input;            // [S, B, F], or null for zeros
+  Weights<const P> dot_weights;  // likewise, or none for zeros
+  const T* input = nullptr;      // [S, B, F]; only if there are dot_weights
+  const T* dot_input = nullptr;  // [S, B, F], or null for zeros
   LayerStateArrays<T> states;
-  T* dot_output;  // [S, B, D * O]
+  T* dot_output = nullptr;  // [S, B, D * O]
   // On entry the tangents of the initial states; on return those of the final
   // ones.
-  T* dot_h;  // [D, B, O]
-  T* dot_c;  // [D, B, U]; LSTM only
+  T* dot_h = nullptr;  // [D, B, O]
+  T* dot_c = nullptr;  // [D, B, U]; LSTM only
   KeptActivations<T> dot_kept;
 };
 
@@ -342,21 +342,22 @@ class LayerTangent {
       }
       const T* const previous = columns.states.Previous(
           lengths.IsValid(columns.previous_time, row), row);
-      const TangentRun<T, Units, Activations, Cell::kFirstRecurrent> run{
-          units,
-          activations,
-          {units, columns.states.are_pairs},
-          columns.states.kept.At(row),
-          columns.states.kept_stride,
-          previous,
-          previous,
-          columns.states.h.At(row),
-          columns.projected.data == nullptr ? nullptr : columns.projected.At(i),
-          columns.product.At(i),
-          columns.dot_h.At(row),
-          columns.dot_c.At(row),
-          columns.dot_kept.At(row),
-      };
+      TangentRun<T, Units, Activations, Cell::kFirstRecurrent> run{};
+      run.units = units;
+      run.activations = activations;
+      run.states = {units, columns.states.are_pairs};
+      run.kept = columns.states.kept.At(row);
+      run.kept_stride = columns.states.kept_stride;
+      run.h_prev = previous;
+      run.c_prev = previous;
+      run.h = columns.states.h.At(row);
+      if (columns.projected.data != nullptr) {
+        run.projected = columns.projected.At(i);
+      }
+      run.product = columns.product.At(i);
+      run.dot_h_prev = columns.dot_h.At(row);
+      run.dot_c = columns.dot_c.At(row);
+      run.dot_kept = columns.dot_kept.At(row);
       const Dual<T> result = Cell::Forward(run);
       units.Write(result.tangent, columns.result.At(row));
       if (columns.cell_output.data != nullptr) {

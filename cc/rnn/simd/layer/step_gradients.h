@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "cc/rnn/arena.h"
-#include "cc/rnn/block_lstm.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -49,28 +48,30 @@ struct StepGradientsScratch {
   T* biases;  // [D, N, U], and [U] for each peephole
 
   // rows: the total rows of the steps kept at once.
+  // weights, gradients: of the caller; no gradients if not needed.
+  template <typename E, typename G>
   StepGradientsScratch(const RnnConfig& config, CheckedInt rows,
-                       bool wants_weights, Arena& arena) {
+                       const Weights<E>& weights, const Weights<G>& gradients,
+                       Arena& arena) {
     const CheckedInt directions = config.num_directions;
     const CheckedInt units = config.num_units;
     const std::int64_t num_blocks = TraitsOf(config.mode).blocks;
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
-    const std::int64_t peepholes =
-        config.block_lstm.has_peepholes ? kNumPeepholes : 0;
+    const std::int64_t peepholes = weights.peepholes.any() ? kNumPeepholes : 0;
     blocks = arena.Take<P>((directions * num_blocks + peepholes) *
                            Left::Size(rows, config.num_units));
     projected =
         arena.Take<P>(directions * projections * Left::Size(rows, output_size));
     cell_outputs =
         arena.Take<T>(directions * projections * rows * config.num_units);
-    const CheckedInt depth = wants_weights ? rows : CheckedInt(0);
+    const CheckedInt depth = gradients.any() ? rows : CheckedInt(0);
     packed_cell_outputs =
         arena.Take<P>(projections * Right::Size(depth, config.num_units));
     const std::int64_t fan_in = config.largest_fan_in();
     CheckedInt transposed_size =
         projections * Left::Size(output_size, depth.value());
-    if (config.has_keras_weights) {
+    if (weights.is_keras()) {
       input = arena.Take<P>(Left::Size(depth, fan_in));
       states = arena.Take<P>(Left::Size(depth, output_size));
       right_blocks =

@@ -69,6 +69,7 @@ std::int64_t GroupSize(std::int64_t rows, std::int64_t blocks) {
 // The valid steps of a batch of sequences of different lengths.
 class SequenceLengths {
  public:
+  SequenceLengths() = default;
   // lengths: [batch], or null if all are `time`.
   SequenceLengths(const std::int32_t* lengths, std::int64_t time)
       : lengths_(lengths), time_(time) {}
@@ -97,8 +98,8 @@ class SequenceLengths {
   }
 
  private:
-  const std::int32_t* lengths_;
-  std::int64_t time_;
+  const std::int32_t* lengths_ = nullptr;
+  std::int64_t time_ = 0;
 };
 
 // The work of a step, or of one of its halves, for each direction. Its result

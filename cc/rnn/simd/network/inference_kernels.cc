@@ -4,7 +4,7 @@
 #include "cc/rnn/network.h"
 #include "cc/rnn/simd/layer/weight_formats.h"
 #include "cc/rnn/simd/network/kernels.h"
-#include "cc/rnn/simd/network/pass_functions.h"
+#include "cc/rnn/simd/network/network_forward.h"
 #include "cc/rnn/weights.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {

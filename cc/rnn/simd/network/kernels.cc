@@ -5,8 +5,8 @@
 #include "cc/rnn/simd/network/dropout.h"
 #include "cc/rnn/simd/network/network_backward.h"
 #include "cc/rnn/simd/network/network_backward_grad.h"
+#include "cc/rnn/simd/network/network_forward.h"
 #include "cc/rnn/simd/network/network_pass.h"
-#include "cc/rnn/simd/network/pass_functions.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 namespace {

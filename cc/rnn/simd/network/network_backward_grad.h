@@ -10,7 +10,6 @@
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/network.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
@@ -24,82 +23,151 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// The memory of this pass, taken from an arena array by array. d_q: gradient
+// with respect to q. dot_q: tangent of q.
+template <typename T>
+struct BackwardGradMemory : PassMemory<T, OperandType<T>> {
+  using C = ComputeType<T>;
+  using P = OperandType<T>;
+  using PassMemory<T, P>::shapes;
+  using PassMemory<T, P>::layout;
+
+  BackwardGradMemory(const NetworkBackwardGrad<T>& a, int num_threads,
+                     Arena& arena)
+      : PassMemory<T, P>(a, LeftSorted(a.kept.header), arena),
+        wants_gradients(a.input_grad != nullptr || a.input_h_grad != nullptr ||
+                        a.input_c_grad != nullptr || a.weights_grad.any()),
+        input(a, a.input, &shapes.input, &layout, arena),
+        output(a.output, &shapes.output, &layout, arena),
+        d_output(a.output_backprop, &shapes.output, &layout, arena),
+        d_output_h(a.output_h_backprop, &shapes.hidden_state, &layout),
+        d_output_c(a.output_c_backprop, &shapes.cell_state, &layout),
+        d_h(arena.Take<C>(shapes.hidden_state.size())),
+        d_c(arena.Take<C>(shapes.cell_state.size())),
+        dot_input(a, a.dot_input, &shapes.input, &layout, arena),
+        dot_input_h(a.dot_input_h, &shapes.hidden_state, &layout, arena,
+                    kIsNeeded),
+        dot_input_c(a.dot_input_c, &shapes.cell_state, &layout, arena,
+                    kIsNeeded),
+        dot_weights(a.config, a.dot_weights, arena),
+        dot_kept(arena.Take<C>(LayerKeptSize(a.config, a.size) *
+                               a.config.num_layers)),
+        dot_inner_outputs(
+            arena.Take<C>(shapes.output.size() * (a.config.num_layers - 1))),
+        dot_output(a.output_backprop_grad, &shapes.output, &layout, arena,
+                   kIsNeeded),
+        dot_h(a.output_h_backprop_grad, &shapes.hidden_state, &layout, arena,
+              kIsNeeded),
+        dot_c(a.output_c_backprop_grad, &shapes.cell_state, &layout, arena,
+              kIsNeeded),
+        dot_d_h(a.input_h_grad, &shapes.hidden_state, &layout, arena,
+                kIsNeeded),
+        dot_d_c(a.input_c_grad, &shapes.cell_state, &layout, arena, kIsNeeded),
+        dot_d_input(a.input_grad, &shapes.input, &layout, arena),
+        dot_d_weights(a.config, a.weights_grad, arena),
+        dropped(arena.Take<C>(Dropped(a))),
+        dot_dropped(arena.Take<C>(Dropped(a))),
+        d_inner(arena.Take<C>(InnerGradients(a))),
+        dot_d_inner(arena.Take<C>(InnerGradients(a))),
+        sweeps(a, wants_gradients, num_threads, arena) {}
+
+  // Whether the gradient sweep runs.
+  const bool wants_gradients;
+
+  const ValidInput<T> input;
+  const StagedArray<const T> output;
+  const StagedArray<const T> d_output;
+  const StagedArray<const T> d_output_h;
+  const StagedArray<const T> d_output_c;
+  C* const d_h;  // [P, B, O], updated by the layers
+  C* const d_c;  // [P, B, U]
+  const ValidInput<T> dot_input;
+  const StagedArray<const T> dot_input_h;
+  const StagedArray<const T> dot_input_c;
+  const StagedWeights<const T, P> dot_weights;
+  C* const dot_kept;           // [P / D] KeptActivations, one for each layer
+  C* const dot_inner_outputs;  // [P / D - 1, S, B, D * O]
+  // Tangents of the results of the network.
+  const StagedArray<T> dot_output;
+  const StagedArray<T> dot_h;
+  const StagedArray<T> dot_c;
+  // Tangents of the results of the backward pass.
+  const StagedArray<T> dot_d_h;
+  const StagedArray<T> dot_d_c;
+  const StagedArray<T> dot_d_input;
+  const StagedWeights<T, C> dot_d_weights;
+  C* const dropped;      // [S, B, D * O]
+  C* const dot_dropped;  // [S, B, D * O]
+  C* const d_inner;      // gradients of the inputs of two inner layers
+  C* const dot_d_inner;  // tangents of d_inner
+
+  // The sweeps run one after the other and share memory.
+  struct Sweeps {
+    Sweeps(const NetworkBackwardGrad<T>& a, bool wants_gradients,
+           int num_threads, Arena& arena)
+        : gradient_arena(arena),
+          tangent(a.config, a.size, a.dot_weights.any(), num_threads, arena),
+          gradient(a.config, a.size, a.weights, a.dot_weights, a.weights_grad,
+                   num_threads, gradient_arena) {
+      if (wants_gradients) arena.Share(gradient_arena);
+    }
+
+    Arena gradient_arena;  // starts at the tangent sweep's memory
+    LayerTangentScratch<P> tangent;
+    LayerBackwardScratch<P, 2> gradient;
+  };
+  const Sweeps sweeps;
+
+ private:
+  CheckedInt Dropped(const NetworkBackwardGrad<T>& a) const {
+    const bool drops = a.dropout > 0 && a.config.num_layers > 1;
+    return drops ? shapes.output.size() : CheckedInt(0);
+  }
+  CheckedInt InnerGradients(const NetworkBackwardGrad<T>& a) const {
+    return shapes.output.size() *
+           (wants_gradients ? Min(a.config.num_layers - 1, 2) : 0);
+  }
+};
+
 // dot_q: tangent of q.
 template <typename T>
 class BackwardGradPass {
  public:
   using C = ComputeType<T>;
   using P = OperandType<T>;
+  using Memory = BackwardGradMemory<T>;
 
-  BackwardGradPass(const NetworkBackwardGrad<T>& a, int num_threads,
-                   Arena& arena)
+  BackwardGradPass(const NetworkBackwardGrad<T>& a, const Memory& memory)
       : a_(a),
-        shapes_(a.config, a.size, a.step_order),
-        samples_(a.sequence_lengths, a.size, LeftSorted(a.reserve_space_header),
-                 arena),
-        staging_(a.time_major, samples_.order()),
-        dropout_(a.config, a.size, a.dropout, a.reserve_space_header,
-                 shapes_.output, samples_.order()),
-        input_(staging_.Buffer(shapes_.input, arena)),
-        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
-        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        weights_(a.config, {a.params, a.keras_weights}, arena),
-        output_(staging_.BufferIfAny(a.output, shapes_.output, arena)),
-        d_output_(
-            staging_.BufferIfAny(a.output_backprop, shapes_.output, arena)),
-        d_h_(arena.Take<C>(shapes_.hidden_state.size())),
-        d_c_(arena.Take<C>(shapes_.cell_state.size())),
-        valid_input_(OwnPaddedInput(arena)),
-        valid_dot_input_(OwnPaddedInput(arena)),
-        dot_input_(staging_.Buffer(shapes_.input, arena)),
-        dot_input_h_(arena.Take<C>(shapes_.hidden_state.size())),
-        dot_input_c_(arena.Take<C>(shapes_.cell_state.size())),
-        dot_weights_(a.config, {a.dot_params, a.dot_keras_weights}, arena),
-        dot_kept_(arena.Take<C>(LayerKeptSize(a.config, a.size) *
-                                a.config.num_layers)),
-        dot_inner_outputs_(
-            arena.Take<C>(shapes_.output.size() * (a.config.num_layers - 1))),
-        dot_output_(Result(a.output_backprop_grad, shapes_.output, arena)),
-        dot_h_(Result(a.output_h_backprop_grad, shapes_.hidden_state, arena)),
-        dot_c_(Result(a.output_c_backprop_grad, shapes_.cell_state, arena)),
-        dot_d_h_(Result(a.input_h_grad, shapes_.hidden_state, arena)),
-        dot_d_c_(Result(a.input_c_grad, shapes_.cell_state, arena)),
-        dot_d_input_(staging_.BufferIfAny(a.input_grad, shapes_.input, arena)),
-        dot_d_weights_(a.config, {a.params_grad, a.keras_weights_grad}, arena),
-        dropped_(arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
-        dot_dropped_(
-            arena.Take<C>(dropout_.drops() ? shapes_.output.size() : 0)),
-        d_inner_(arena.Take<C>(shapes_.output.size() * NumInnerGradients())),
-        dot_d_inner_(
-            arena.Take<C>(shapes_.output.size() * NumInnerGradients())),
-        scratch_(a, num_threads, arena) {}
+        memory_(memory),
+        dropout_(a.config, a.size, a.dropout, a.kept.header,
+                 memory.shapes.output, memory.samples.order()),
+        reserved_(a.kept, a.config, a.size) {}
 
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
-      FillZeroIfWanted(a_.input_grad, shapes_.input, executor);
-      dot_d_weights_.WriteZeros(executor);
+      FillZeroIfWanted(a_.input_grad, memory_.shapes.input, executor);
+      memory_.dot_d_weights.WriteZeros(executor);
       return;
     }
-    samples_.Sort();
+    memory_.samples.Sort();
     const Network network = ReadNetwork(executor);
     RunTangentSweep(network, executor);
-    staging_.Write(dot_output_, a_.output_backprop_grad, shapes_.output,
-                   executor);
-    staging_.Write(dot_h_, a_.output_h_backprop_grad, shapes_.hidden_state,
-                   executor);
-    staging_.Write(dot_c_, a_.output_c_backprop_grad, shapes_.cell_state,
-                   executor);
-    if (!WantsGradientSweep(a_)) return;
+    memory_.dot_output.Write(executor);
+    memory_.dot_h.Write(executor);
+    memory_.dot_c.Write(executor);
+    if (!memory_.wants_gradients) return;
     RunGradientSweep(network, executor);
-    staging_.Write(dot_d_h_, a_.input_h_grad, shapes_.hidden_state, executor);
-    staging_.Write(dot_d_c_, a_.input_c_grad, shapes_.cell_state, executor);
-    staging_.Write(dot_d_input_, a_.input_grad, shapes_.input, executor);
-    dot_d_weights_.Write(executor);
+    memory_.dot_d_h.Write(executor);
+    memory_.dot_d_c.Write(executor);
+    memory_.dot_d_input.Write(executor);
+    memory_.dot_d_weights.Write(executor);
   }
 
  private:
   // The inputs of the network, as both sweeps read them.
   struct Network {
+    SequenceLengths lengths;
     Weights<const P> weights;
     Weights<const P> dot_weights;  // none for zeros
     const C* input;
@@ -108,102 +176,24 @@ class BackwardGradPass {
     LayerStateArrays<C> dot_states;
   };
 
-  static bool WantsGradientSweep(const NetworkBackwardGrad<T>& a) {
-    return a.input_grad != nullptr || a.input_h_grad != nullptr ||
-           a.input_c_grad != nullptr || WantsWeights(a);
-  }
-  static bool WantsWeights(const NetworkBackwardGrad<T>& a) {
-    return Weights<T>{a.params_grad, a.keras_weights_grad}.any();
-  }
-  static bool HasDotWeights(const NetworkBackwardGrad<T>& a) {
-    return Weights<const T>{a.dot_params, a.dot_keras_weights}.any();
-  }
-
-  // Scratch memory of the sweeps, which run one after the other and share it.
-  struct SweepScratch {
-    SweepScratch(const NetworkBackwardGrad<T>& a, int num_threads, Arena& arena)
-        : gradient_arena(arena),
-          tangent(a.config, a.size, HasDotWeights(a), num_threads, arena),
-          gradient(a.config, a.size, HasDotWeights(a), WantsWeights(a),
-                   num_threads, gradient_arena) {
-      if (WantsGradientSweep(a)) arena.Share(gradient_arena);
-    }
-
-    Arena gradient_arena;  // starts at the tangent sweep's scratch memory
-    LayerTangentScratch<P> tangent;
-    LayerBackwardScratch<P, 2> gradient;
-  };
-
-  // Number of buffers for gradients with respect to the inputs of inner layers.
-  std::int64_t NumInnerGradients() const {
-    return WantsGradientSweep(a_) ? Min(a_.config.num_layers - 1, 2) : 0;
-  }
-
-  // Whether products read steps after the end of a sequence, where they
-  // multiply them by zero gradients of the gates.
-  bool ReadsPadding() const {
-    return a_.sequence_lengths != nullptr && !a_.config.skip_input;
-  }
-  // Memory for an input with zeros after the end of each sequence, unless
-  // staging has a buffer for it.
-  C* OwnPaddedInput(Arena& arena) const {
-    return arena.Take<C>(ReadsPadding() && !staging_.IsCopied(shapes_.input)
-                             ? shapes_.input.size()
-                             : 0);
-  }
-  const C* ReadInput(const T* from, C* buffer, C* padded,
-                     Executor& executor) const {
-    if (from == nullptr) return nullptr;
-    const C* const input = staging_.Read(from, buffer, shapes_.input, executor);
-    if (!ReadsPadding()) return input;
-    C* const valid = staging_.IsCopied(shapes_.input) ? buffer : padded;
-    CopyValidSteps(input, valid, shapes_.input, samples_.lengths(), executor);
-    return valid;
-  }
-
-  // Where to compute a result that is required internally, even if the caller
-  // does not need it.
-  C* Result(T* wanted, const StagedShape& shape, Arena& arena) const {
-    return wanted == nullptr || staging_.IsCopied(shape)
-               ? arena.Take<C>(shape.size())
-               : staging_.Target(wanted, nullptr);
-  }
-
-  // Copies a state, or zeros if it is null.
-  void CopyState(const T* from, C* to, const StagedShape& shape,
-                 Executor& executor) const {
-    const std::int64_t size = shape.size().value();
-    if (from == nullptr) {
-      std::fill_n(to, size, C(0));
-    } else {
-      const C* const state = staging_.Read(from, to, shape, executor);
-      if (state != to) std::copy_n(state, size, to);
-    }
-  }
-
   Network ReadNetwork(Executor& executor) const {
-    CopyState(a_.dot_input_h, dot_input_h_, shapes_.hidden_state, executor);
-    CopyState(a_.dot_input_c, dot_input_c_, shapes_.cell_state, executor);
-    const KeptActivations<const C> none(nullptr, a_.config, a_.size,
-                                        /*are_pairs=*/false);
-    return {
-        weights_.Read(executor),
-        dot_weights_.Read(executor),
-        ReadInput(a_.input, input_, valid_input_, executor),
-        ReadInput(a_.dot_input, dot_input_, valid_dot_input_, executor),
-        {staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
-         staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
-         staging_.Read(a_.output, output_, shapes_.output, executor), none},
-        {dot_input_h_, dot_input_c_, dot_output_, none}};
+    Network network;
+    network.lengths = memory_.samples.lengths();
+    network.weights = memory_.weights.Read(executor);
+    network.dot_weights = memory_.dot_weights.Read(executor);
+    network.input = memory_.input.Read(network.lengths, executor);
+    network.dot_input = memory_.dot_input.Read(network.lengths, executor);
+    network.states.input_h = memory_.input_h.Read(executor);
+    network.states.input_c = memory_.input_c.Read(executor);
+    network.states.output = memory_.output.Read(executor);
+    network.dot_states.input_h = memory_.dot_input_h.Read(executor);
+    network.dot_states.input_c = memory_.dot_input_c.Read(executor);
+    return network;
   }
 
-  std::int64_t hidden_size() const {
-    return shapes_.hidden_state.size().value() / a_.config.num_layers;
-  }
-  std::int64_t cell_size() const {
-    return shapes_.cell_state.size().value() / a_.config.num_layers;
-  }
-  std::int64_t output_size() const { return shapes_.output.size().value(); }
+  std::int64_t hidden_size() const { return memory_.shapes.hidden_size(); }
+  std::int64_t cell_size() const { return memory_.shapes.cell_size(); }
+  std::int64_t output_size() const { return memory_.shapes.output_size(); }
   std::int64_t kept_size() const {
     return LayerKeptSize(a_.config, a_.size).value();
   }
@@ -211,12 +201,9 @@ class BackwardGradPass {
     return layer == a_.config.num_layers - 1;
   }
 
-  ReservedArrays<const C> reserved() const {
-    return {a_.reserve_space, a_.config, a_.size};
-  }
   C* DotOutput(std::int64_t layer) const {
-    return IsLast(layer) ? dot_output_
-                         : dot_inner_outputs_ + layer * output_size();
+    return IsLast(layer) ? memory_.dot_output.Target()
+                         : memory_.dot_inner_outputs + layer * output_size();
   }
 
   // The states of the forward pass in a layer.
@@ -225,10 +212,10 @@ class BackwardGradPass {
     states.input_h += layer * hidden_size();
     states.input_c += layer * cell_size();
     states.kept =
-        KeptActivations<const C>(reserved().kept + layer * kept_size(),
+        KeptActivations<const C>(reserved_.kept + layer * kept_size(),
                                  a_.config, a_.size, kKeepsFinitePairs<T>);
     if (layer < NumKeptOutputs<T>(a_.config)) {
-      states.output = reserved().outputs + layer * output_size();
+      states.output = reserved_.outputs + layer * output_size();
     }
     return states;
   }
@@ -237,9 +224,9 @@ class BackwardGradPass {
     LayerStateArrays<C> states = network.dot_states;
     states.input_h += layer * hidden_size();
     states.input_c += layer * cell_size();
-    states.kept = KeptActivations<const C>(dot_kept_ + layer * kept_size(),
-                                           a_.config, a_.size,
-                                           /*are_pairs=*/false);
+    states.kept = KeptActivations<const C>(
+        memory_.dot_kept + layer * kept_size(), a_.config, a_.size,
+        /*are_pairs=*/false);
     states.output = DotOutput(layer);
     return states;
   }
@@ -248,37 +235,43 @@ class BackwardGradPass {
   const C* Input(const Network& network, std::int64_t layer,
                  Executor& executor) const {
     if (layer == 0) return network.input;
-    return dropout_.Apply(reserved().outputs + (layer - 1) * output_size(),
-                          dropped_, layer, executor);
+    return dropout_.Apply(reserved_.outputs + (layer - 1) * output_size(),
+                          memory_.dropped, layer, executor);
   }
   const C* DotInput(const Network& network, std::int64_t layer,
                     Executor& executor) const {
     if (layer == 0) return network.dot_input;
-    return dropout_.Apply(DotOutput(layer - 1), dot_dropped_, layer, executor);
+    return dropout_.Apply(DotOutput(layer - 1), memory_.dot_dropped, layer,
+                          executor);
   }
 
   void RunTangentSweep(const Network& network, Executor& executor) const {
     // The layers read and update the state tangents in place.
-    std::copy_n(dot_input_h_, shapes_.hidden_state.size().value(), dot_h_);
-    std::copy_n(dot_input_c_, shapes_.cell_state.size().value(), dot_c_);
+    C* const dot_h = memory_.dot_h.Target();
+    C* const dot_c = memory_.dot_c.Target();
+    std::copy_n(network.dot_states.input_h,
+                memory_.shapes.hidden_state.size().value(), dot_h);
+    std::copy_n(network.dot_states.input_c,
+                memory_.shapes.cell_state.size().value(), dot_c);
     for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {
-      const LayerTangentArguments<P> layer{
-          a_.config,
-          a_.size,
-          samples_.lengths(),
-          i,
-          network.weights,
-          network.dot_weights,
-          network.dot_weights.any() ? Input(network, i, executor) : nullptr,
-          DotInput(network, i, executor),
-          States(network, i),
-          DotOutput(i),
-          dot_h_ + i * hidden_size(),
-          dot_c_ + i * cell_size(),
-          KeptActivations<C>(dot_kept_ + i * kept_size(), a_.config, a_.size,
-                             /*are_pairs=*/false)};
+      LayerTangentArguments<P> layer;
+      layer.config = a_.config;
+      layer.size = a_.size;
+      layer.lengths = network.lengths;
+      layer.layer = i;
+      layer.weights = network.weights;
+      layer.dot_weights = network.dot_weights;
+      if (network.dot_weights.any()) layer.input = Input(network, i, executor);
+      layer.dot_input = DotInput(network, i, executor);
+      layer.states = States(network, i);
+      layer.dot_output = DotOutput(i);
+      layer.dot_h = dot_h + i * hidden_size();
+      layer.dot_c = dot_c + i * cell_size();
+      layer.dot_kept =
+          KeptActivations<C>(memory_.dot_kept + i * kept_size(), a_.config,
+                             a_.size, /*are_pairs=*/false);
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerTangent<P, decltype(cell)>(layer, scratch_.tangent, executor)
+        LayerTangent<P, decltype(cell)>(layer, memory_.sweeps.tangent, executor)
             .Run();
       });
     }
@@ -286,83 +279,60 @@ class BackwardGradPass {
 
   void RunGradientSweep(const Network& network, Executor& executor) const {
     // The layers read and update the state gradients in place.
-    CopyState(a_.output_h_backprop, d_h_, shapes_.hidden_state, executor);
-    CopyState(a_.output_c_backprop, d_c_, shapes_.cell_state, executor);
-    std::fill_n(dot_d_h_, shapes_.hidden_state.size().value(), C(0));
-    std::fill_n(dot_d_c_, shapes_.cell_state.size().value(), C(0));
-    const C* d_output =
-        staging_.Read(a_.output_backprop, d_output_, shapes_.output, executor);
+    C* const dot_d_h = memory_.dot_d_h.Target();
+    C* const dot_d_c = memory_.dot_d_c.Target();
+    memory_.d_output_h.ReadTo(memory_.d_h, executor);
+    memory_.d_output_c.ReadTo(memory_.d_c, executor);
+    std::fill_n(dot_d_h, memory_.shapes.hidden_state.size().value(), C(0));
+    std::fill_n(dot_d_c, memory_.shapes.cell_state.size().value(), C(0));
+    const C* d_output = memory_.d_output.Read(executor);
     const C* dot_d_output = nullptr;
     for (std::int64_t i = a_.config.num_layers - 1; i >= 0; --i) {
-      const LayerBackwardArguments<P, 2> layer{
-          a_.config,
-          a_.size,
-          samples_.lengths(),
-          i,
-          {network.weights, network.dot_weights},
-          {Input(network, i, executor), DotInput(network, i, executor)},
-          {States(network, i), DotStates(network, i)},
-          {{{d_output, InputGradient(i, d_inner_), d_h_ + i * hidden_size(),
-             d_c_ + i * cell_size()},
-            {dot_d_output, DotInputGradient(i), dot_d_h_ + i * hidden_size(),
-             dot_d_c_ + i * cell_size()}}},
-          dot_d_weights_.Target()};
+      LayerBackwardArguments<P, 2> layer;
+      layer.config = a_.config;
+      layer.size = a_.size;
+      layer.lengths = network.lengths;
+      layer.layer = i;
+      layer.weights = {network.weights, network.dot_weights};
+      layer.input = {Input(network, i, executor),
+                     DotInput(network, i, executor)};
+      layer.states = {States(network, i), DotStates(network, i)};
+      LayerGradientArrays<C>& value = layer.gradients[kValue];
+      value.output = d_output;
+      value.input = InputGradient(i, memory_.d_inner);
+      value.h = memory_.d_h + i * hidden_size();
+      value.c = memory_.d_c + i * cell_size();
+      LayerGradientArrays<C>& tangent = layer.gradients[kTangent];
+      tangent.output = dot_d_output;
+      tangent.input = i > 0 ? InputGradient(i, memory_.dot_d_inner)
+                            : memory_.dot_d_input.Target();
+      tangent.h = dot_d_h + i * hidden_size();
+      tangent.c = dot_d_c + i * cell_size();
+      layer.d_weights = memory_.dot_d_weights.Target();
       WithCell<C>(a_.config.mode, [&](auto cell) {
-        LayerBackward<P, decltype(cell), 2>(layer, scratch_.gradient, executor)
+        LayerBackward<P, decltype(cell), 2>(layer, memory_.sweeps.gradient,
+                                            executor)
             .Run();
       });
       if (i == 0) break;
-      const auto drop = [&](int part) {
-        C* const d_input = layer.gradients[part].input;
+      const auto drop = [&](C* d_input) {
         return dropout_.Apply(d_input, d_input, i, executor);
       };
-      d_output = drop(kValue);
-      dot_d_output = drop(kTangent);
+      d_output = drop(value.input);
+      dot_d_output = drop(tangent.input);
     }
   }
 
-  // The gradient with respect to the input of a layer, in one of two arrays.
+  // The gradient with respect to the input of a layer, in one of two arrays;
+  // null for the first layer.
   C* InputGradient(std::int64_t layer, C* inner) const {
     return layer == 0 ? nullptr : inner + (layer - 1) % 2 * output_size();
   }
-  C* DotInputGradient(std::int64_t layer) const {
-    if (layer > 0) return InputGradient(layer, dot_d_inner_);
-    return staging_.Target(a_.input_grad, dot_d_input_);
-  }
 
   const NetworkBackwardGrad<T>& a_;
-  const NetworkShapes shapes_;
-  const Samples samples_;
-  const Staging<T> staging_;
+  const Memory& memory_;
   const LayerDropout<T> dropout_;
-  C* const input_;
-  C* const input_h_;
-  C* const input_c_;
-  const WeightsStaging<const T, P> weights_;
-  C* const output_;
-  C* const d_output_;
-  C* const d_h_;
-  C* const d_c_;
-  C* const valid_input_;
-  C* const valid_dot_input_;
-  C* const dot_input_;
-  C* const dot_input_h_;
-  C* const dot_input_c_;
-  const WeightsStaging<const T, P> dot_weights_;
-  C* const dot_kept_;           // [P / D] KeptActivations, one for each layer
-  C* const dot_inner_outputs_;  // [P / D - 1, S, B, D * O]
-  C* const dot_output_;
-  C* const dot_h_;
-  C* const dot_c_;
-  C* const dot_d_h_;
-  C* const dot_d_c_;
-  C* const dot_d_input_;
-  const WeightsStaging<T, C> dot_d_weights_;
-  C* const dropped_;      // [S, B, D * O]
-  C* const dot_dropped_;  // [S, B, D * O]
-  C* const d_inner_;      // gradients of the inputs of two inner layers
-  C* const dot_d_inner_;  // tangents of d_inner_
-  const SweepScratch scratch_;
+  const ReservedArrays<const C> reserved_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -12,7 +12,6 @@
 #include "cc/rnn/checked_math.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/network.h"
-#include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -28,49 +27,83 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+// The memory of a forward pass, taken from an arena array by array.
 // T: the type of the arrays. P: the type of params and product operands.
+template <typename T, typename P, typename Products>
+struct ForwardMemory : PassMemory<T, P> {
+  using C = ComputeType<T>;
+  using PassMemory<T, P>::shapes;
+  using PassMemory<T, P>::layout;
+
+  // What the last layer writes: its rounded output if the caller's array has no
+  // more bits.
+  static constexpr bool kWritesRounded =
+      kRoundsOperands<P> && sizeof(T) == sizeof(P);
+  using Output = std::conditional_t<kWritesRounded, P, C>;
+
+  ForwardMemory(const NetworkForward<T>& a, int num_threads, Arena& arena)
+      : PassMemory<T, P>(a,
+                         IsWorthSorting(a.sequence_lengths, a.config, a.size,
+                                        a.is_training()),
+                         arena),
+        plan(Products::kAreQuantized
+                 ? ForwardPlan{false, false}
+                 : PlanForward<P>(a.config, a.size, a.weights.is_keras(),
+                                  a.has_constant_weights)),
+        drops(a.is_training() && a.dropout > 0 && a.config.num_layers > 1),
+        input(a.input, &shapes.input, &layout, arena),
+        output(a.output, &shapes.output, &layout, arena),
+        output_h(a.output_h, &shapes.hidden_state, &layout, arena, kIsNeeded),
+        output_c(a.output_c, &shapes.cell_state, &layout, arena, kIsNeeded),
+        activations(KeepsActivations(a)
+                        ? arena.Take<C>(LayerKeptSize(a.config, a.size))
+                        : nullptr),
+        dropped(arena.Take<C>(drops ? shapes.output.size() : 0)),
+        inner_outputs(arena.Take<C>(
+            shapes.output.size() *
+            (a.is_training() || kRoundsOperands<P> ? 0 : Inner(a)))),
+        inner_inputs(arena.Take<P>(shapes.output.size() *
+                                   (kRoundsOperands<P> ? Inner(a) : 0))),
+        layer(a.config, a.size, plan, a.weights, num_threads, arena) {}
+
+  // How the layers multiply, and whether there is dropout.
+  const ForwardPlan plan;
+  const bool drops;
+
+  const StagedArray<const T, P> input;
+  const StagedArray<T, Output> output;
+  const StagedArray<T> output_h;
+  const StagedArray<T> output_c;
+  C* const activations;  // KeptActivations of TensorFlow's LSTM ops, or null
+  C* const dropped;      // [S, B, D * O]
+  // The outputs of inner layers, [2 or fewer, S, B, D * O]. Training keeps all
+  // of them in the reserve_space. Inference needs only the output of the layer
+  // below: here, or its rounded form if P has fewer bits.
+  C* const inner_outputs;
+  P* const inner_inputs;
+  const LayerForwardScratch<P, Products> layer;
+
+ private:
+  static bool KeepsActivations(const NetworkForward<T>& a) {
+    const auto& arrays = a.kept.activations.arrays;
+    return std::any_of(std::begin(arrays), std::end(arrays),
+                       [](const T* array) { return array != nullptr; });
+  }
+  static std::int64_t Inner(const NetworkForward<T>& a) {
+    return Min(a.config.num_layers - 1, 2);
+  }
+};
+
+// See ForwardMemory.
 template <typename T, typename P = OperandType<T>,
           typename Products = PlainProducts<P>>
 class ForwardPass {
  public:
   using C = ComputeType<T>;
+  using Memory = ForwardMemory<T, P, Products>;
 
-  ForwardPass(const NetworkForward<T>& a, int num_threads, Arena& arena)
-      : a_(a),
-        shapes_(a.config, a.size, a.step_order),
-        activations_(a.is_training ? a.reserve_space : nullptr, a.config,
-                     a.size),
-        plan_(Products::kAreQuantized
-                  ? ForwardPlan{false, false}
-                  : PlanForward<P>(a.config, a.size, a.has_constant_weights)),
-        samples_(
-            a.sequence_lengths, a.size,
-            IsWorthSorting(a.sequence_lengths, a.config, a.size, a.is_training),
-            arena),
-        staging_(a.time_major, samples_.order()),
-        operand_staging_(a.time_major, samples_.order()),
-        input_(operand_staging_.Buffer(shapes_.input, arena)),
-        input_h_(staging_.Buffer(shapes_.hidden_state, arena)),
-        input_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        weights_(a.config,
-                 is_packed() ? Weights<const T>{}
-                             : Weights<const T>{a.params, a.keras_weights},
-                 arena),
-        output_staging_(a.time_major, samples_.order()),
-        output_(output_staging_.BufferIfAny(a.output, shapes_.output, arena)),
-        output_h_(staging_.Buffer(shapes_.hidden_state, arena)),
-        output_c_(staging_.Buffer(shapes_.cell_state, arena)),
-        peepholes_(a.peepholes, {1, 1, a.config.num_units}, arena),
-        kept_(KeepsActivations()
-                  ? arena.Take<C>(LayerKeptSize(a.config, a.size))
-                  : nullptr),
-        dropped_(arena.Take<C>(AppliesDropout() ? shapes_.output.size() : 0)),
-        inner_outputs_(
-            arena.Take<C>(shapes_.output.size() * NumInnerOutputs())),
-        inner_inputs_(arena.Take<P>(
-            shapes_.output.size() *
-            (kRoundsOperands<P> ? Min(a.config.num_layers - 1, 2) : 0))),
-        scratch_(a.config, a.size, plan_, is_packed(), num_threads, arena) {}
+  ForwardPass(const NetworkForward<T>& a, const Memory& memory)
+      : a_(a), memory_(memory), reserved_(a.kept, a.config, a.size) {}
 
   // The estimated time on one thread if the weights are packed, without cells.
   static double MicrosecondsIfPacked(const NetworkForward<T>& a) {
@@ -97,104 +130,82 @@ class ForwardPass {
 
   void Run(Executor& executor) const {
     if (!HasNoState(a_.config, a_.size)) Compute(executor);
-    if (a_.is_training) {
+    if (a_.is_training()) {
       WriteReserveSpaceHeader<T>(
           {a_.config, a_.size, a_.time_major, a_.sequence_lengths, a_.dropout,
            Device::kCpu, /*variant=*/0, a_.step_order},
-          a_.stream, a_.reserve_space, samples_.are_sorted());
+          a_.stream, a_.kept.data, memory_.samples.are_sorted());
     }
   }
 
  private:
+  using LayerArguments = LayerForwardArguments<P, Products>;
+
+  static constexpr bool kWritesRounded = Memory::kWritesRounded;
+
   void Compute(Executor& executor) const {
-    samples_.Sort();
-    LayerForwardArguments<P, Products> layer{
-        a_.config,
-        a_.size,
-        samples_.lengths(),
-        0,
-        weights_.Read(executor),
-        nullptr,
-        operand_staging_.Read(a_.input, input_, shapes_.input, executor),
-        staging_.Read(a_.input_h, input_h_, shapes_.hidden_state, executor),
-        staging_.Read(a_.input_c, input_c_, shapes_.cell_state, executor),
-        nullptr,
-        nullptr,
-        staging_.Target(a_.output_h, output_h_),
-        staging_.Target(a_.output_c, output_c_),
-        KeptActivations<C>(kept_, a_.config, a_.size, /*are_pairs=*/false),
-        peepholes_.Read(executor)};
+    memory_.samples.Sort();
+    LayerArguments layer;  // the first
+    layer.config = a_.config;
+    layer.size = a_.size;
+    layer.lengths = memory_.samples.lengths();
+    layer.weights = memory_.weights.Read(executor);
+    layer.peepholes = memory_.peepholes.Read(executor);
+    layer.input = memory_.input.Read(executor);
+    layer.input_h = memory_.input_h.Read(executor);
+    layer.input_c = memory_.input_c.Read(executor);
+    layer.output_h = memory_.output_h.Target();
+    layer.output_c = memory_.output_c.Target();
+    layer.kept = KeptActivations<C>(memory_.activations, a_.config, a_.size,
+                                    /*are_pairs=*/false);
     RunLayers(layer, executor);
     WriteOutput(executor);
-    if (kept_ != nullptr) WriteActivations(layer.kept, executor);
+    if (memory_.activations != nullptr) WriteActivations(layer.kept, executor);
     FinishReserveSpace(executor);
-    staging_.Write(output_h_, a_.output_h, shapes_.hidden_state, executor);
-    staging_.Write(output_c_, a_.output_c, shapes_.cell_state, executor);
+    memory_.output_h.Write(executor);
+    memory_.output_c.Write(executor);
   }
 
-  bool is_packed() const { return a_.packed_weights != nullptr; }
-
-  bool KeepsActivations() const {
-    const auto& arrays = a_.activations.arrays;
-    return std::any_of(std::begin(arrays), std::end(arrays),
-                       [](const T* array) { return array != nullptr; });
-  }
   void WriteActivations(const KeptActivations<C>& kept,
                         Executor& executor) const {
     kept.ForEachRun(
         executor, [&](const C* from, std::int64_t offset, std::int64_t count) {
-          for (T* const array : a_.activations.arrays) {
+          for (T* const array : a_.kept.activations.arrays) {
             if (array != nullptr) Convert(from, array + offset, count);
             from += count;
           }
         });
   }
 
-  bool AppliesDropout() const {
-    return a_.is_training && a_.dropout > 0 && a_.config.num_layers > 1;
-  }
-  // Number of outputs of inner layers kept here. Training keeps all of them in
-  // the reserve_space. Inference needs only the output of the layer below, or
-  // only its rounded form.
-  std::int64_t NumInnerOutputs() const {
-    return a_.is_training || kRoundsOperands<P>
-               ? 0
-               : Min(a_.config.num_layers - 1, 2);
-  }
-
   // `layer` holds the arguments of the first layer, except its output.
-  void RunLayers(LayerForwardArguments<P, Products> layer,
-                 Executor& executor) const {
-    const std::int64_t hidden_size =
-        shapes_.hidden_state.size().value() / a_.config.num_layers;
-    const std::int64_t cell_size =
-        shapes_.cell_state.size().value() / a_.config.num_layers;
-    Arena packed_weights(const_cast<void*>(a_.packed_weights));
+  void RunLayers(LayerArguments layer, Executor& executor) const {
+    const NetworkShapes& shapes = memory_.shapes;
+    Arena packed_weights(const_cast<void*>(a_.weights.packed));
     for (; layer.layer < a_.config.num_layers; ++layer.layer) {
       typename Products::Packed packed;
-      if (is_packed()) {
+      if (a_.weights.is_packed()) {
         packed =
             typename Products::Packed(a_.config, layer.layer, packed_weights);
         layer.packed = &packed;
       }
       layer.output = LayerOutput(layer.layer);
       layer.rounded_output = RoundedOutput(layer.layer);
-      if (a_.is_training) {
+      if (a_.is_training()) {
         layer.kept = KeptActivations<C>(
-            activations_.kept +
+            reserved_.kept +
                 layer.layer * LayerKeptSize(a_.config, a_.size).value(),
             a_.config, a_.size, kKeepsFinitePairs<T>);
       }
       WithCell<C>(a_.config, [&](auto cell) {
-        LayerForward<P, decltype(cell), Products>(layer, plan_, scratch_,
-                                                  executor)
+        LayerForward<P, decltype(cell), Products>(layer, memory_.plan,
+                                                  memory_.layer, executor)
             .Run();
       });
       layer.input = NextInput(layer, executor);
-      layer.input_h += hidden_size;
-      layer.output_h += hidden_size;
-      layer.input_c += cell_size;
-      layer.output_c += cell_size;
+      layer.input_h += shapes.hidden_size();
+      layer.output_h += shapes.hidden_size();
+      layer.input_c += shapes.cell_size();
+      layer.output_c += shapes.cell_size();
     }
   }
 
@@ -202,43 +213,35 @@ class ForwardPass {
     return layer == a_.config.num_layers - 1;
   }
 
-  // What the last layer writes: its rounded output if the caller's array has no
-  // more bits.
-  static constexpr bool kWritesRounded =
-      kRoundsOperands<P> && sizeof(T) == sizeof(P);
-  using Output = std::conditional_t<kWritesRounded, P, C>;
-
   // Null if only the rounded output is needed.
   C* LayerOutput(std::int64_t layer) const {
-    const std::int64_t size = shapes_.output.size().value();
-    if (a_.is_training && layer < NumKeptOutputs<T>(a_.config)) {
-      return activations_.outputs + layer * size;
+    const std::int64_t size = memory_.shapes.output_size();
+    if (a_.is_training() && layer < NumKeptOutputs<T>(a_.config)) {
+      return reserved_.outputs + layer * size;
     }
     if constexpr (!kWritesRounded) {
-      if (IsLast(layer)) return output_staging_.Target(a_.output, output_);
+      if (IsLast(layer)) return memory_.output.Target();
     }
-    return kRoundsOperands<P> ? nullptr : inner_outputs_ + layer % 2 * size;
+    return kRoundsOperands<P> ? nullptr
+                              : memory_.inner_outputs + layer % 2 * size;
   }
   // Null if nothing is rounded.
   P* RoundedOutput(std::int64_t layer) const {
     if (!kRoundsOperands<P>) return nullptr;
     if (!IsLast(layer)) return InnerInput(layer);
-    if constexpr (kWritesRounded) {
-      return output_staging_.Target(a_.output, output_);
-    }
+    if constexpr (kWritesRounded) return memory_.output.Target();
     return nullptr;
   }
   // The rounded output of a layer, the input of the layer above.
   P* InnerInput(std::int64_t layer) const {
-    return inner_inputs_ + layer % 2 * shapes_.output.size().value();
+    return memory_.inner_inputs + layer % 2 * memory_.shapes.output_size();
   }
 
   void WriteOutput(Executor& executor) const {
     if constexpr (kWritesRounded) {
-      output_staging_.Write(output_, a_.output, shapes_.output, executor);
+      memory_.output.Write(executor);
     } else {
-      staging_.Write(LayerOutput(a_.config.num_layers - 1), a_.output,
-                     shapes_.output, executor);
+      memory_.output.WriteFrom(LayerOutput(a_.config.num_layers - 1), executor);
     }
   }
 
@@ -247,56 +250,36 @@ class ForwardPass {
   // the outputs.
   void FinishReserveSpace(Executor& executor) const {
     if constexpr (kKeepsFinitePairs<T> && !kRoundsOperands<P>) {
-      if (!a_.is_training) return;
-      ToFinitePairs(
-          activations_.outputs,
-          NumKeptOutputs<T>(a_.config) * shapes_.output.size().value(),
-          executor);
+      if (!a_.is_training()) return;
+      ToFinitePairs(reserved_.outputs,
+                    NumKeptOutputs<T>(a_.config) * memory_.shapes.output_size(),
+                    executor);
     }
   }
 
   // The input of the layer above.
-  const P* NextInput(const LayerForwardArguments<P, Products>& layer,
-                     Executor& executor) const {
-    const std::int64_t size = shapes_.output.size().value();
-    const bool is_dropped = AppliesDropout() && !IsLast(layer.layer);
+  const P* NextInput(const LayerArguments& layer, Executor& executor) const {
+    const bool is_dropped = memory_.drops && !IsLast(layer.layer);
     if (is_dropped) {
       const DropoutMask mask(
           a_.dropout, a_.stream,
           layer.layer * NumLayerDropoutSamples(a_.config, a_.size));
-      ApplyDropout<C>(layer.output, dropped_, shapes_.output, samples_.order(),
-                      mask, executor);
+      ApplyDropout<C>(layer.output, memory_.dropped, memory_.shapes.output,
+                      memory_.samples.order(), mask, executor);
     }
     if constexpr (kRoundsOperands<P>) {
       if (!is_dropped) return layer.rounded_output;
-      ParallelConvert(dropped_, InnerInput(layer.layer), size, executor);
+      ParallelConvert(memory_.dropped, InnerInput(layer.layer),
+                      memory_.shapes.output_size(), executor);
       return InnerInput(layer.layer);
     } else {
-      return is_dropped ? dropped_ : layer.output;
+      return is_dropped ? memory_.dropped : layer.output;
     }
   }
 
   const NetworkForward<T>& a_;
-  const NetworkShapes shapes_;
-  const ReservedArrays<C> activations_;
-  const ForwardPlan plan_;
-  const Samples samples_;
-  const Staging<T> staging_;
-  const Staging<T, P> operand_staging_;
-  P* const input_;
-  C* const input_h_;
-  C* const input_c_;
-  const WeightsStaging<const T, P> weights_;
-  const Staging<T, Output> output_staging_;
-  Output* const output_;
-  C* const output_h_;
-  C* const output_c_;
-  const ArraysStaging<Peepholes, const T> peepholes_;
-  C* const kept_;
-  C* const dropped_;        // [S, B, D * O]
-  C* const inner_outputs_;  // [NumInnerOutputs(), S, B, D * O]
-  P* const inner_inputs_;   // [2 or fewer, S, B, D * O], if P has fewer bits
-  const LayerForwardScratch<P, Products> scratch_;
+  const Memory& memory_;
+  const ReservedArrays<C> reserved_;
 };
 
 // Packs the weights of all layers.
@@ -305,14 +288,19 @@ template <typename T, typename P = OperandType<T>,
 class WeightPackingPass {
  public:
   using Packed = typename Products::Packed;
+  struct Memory {
+    Memory(const WeightPacking<T>& a, int /*num_threads*/, Arena& arena)
+        : weights(a.config, a.weights, arena) {}
 
-  WeightPackingPass(const WeightPacking<T>& a, int /*num_threads*/,
-                    Arena& arena)
-      : a_(a), weights_(a.config, {a.params, a.keras_weights}, arena) {}
+    const StagedWeights<const T, P> weights;
+  };
+
+  WeightPackingPass(const WeightPacking<T>& a, const Memory& memory)
+      : a_(a), memory_(memory) {}
 
   void Run(Executor& executor) const {
     if (a_.config.num_units == 0) return;
-    const Weights<const P> weights = weights_.Read(executor);
+    const Weights<const P> weights = memory_.weights.Read(executor);
     Arena packed_weights(a_.packed_weights);
     for (std::int64_t i = 0; i < a_.config.num_layers; ++i) {
       const LayerShape shape(a_.config, /*size=*/{}, i);
@@ -342,8 +330,34 @@ class WeightPackingPass {
 
  private:
   const WeightPacking<T>& a_;
-  const WeightsStaging<const T, P> weights_;
+  const Memory& memory_;
 };
+
+// Runs a forward pass. With packed weights, it may be so short that
+// waking threads takes longer than they save, which is at most half.
+template <typename Forward, typename T>
+void RunForward(const NetworkForward<T>& arguments, Executor& executor) {
+  if (!arguments.weights.is_packed() ||
+      Forward::MicrosecondsIfPacked(arguments) / 2 >= kMinWakeMicros) {
+    Run<Forward>(arguments, executor);
+  } else {
+    SerialExecutor serial;
+    Run<Forward>(arguments, serial);
+  }
+}
+
+// Sets the functions of the forward pass.
+// P, Products: see ForwardPass.
+template <typename P, typename Products = PlainProducts<P>, typename T>
+void SetForward(NetworkKernels<T>* kernels) {
+  using Forward = ForwardPass<T, P, Products>;
+  using Packing = WeightPackingPass<T, P, Products>;
+  kernels->forward_workspace = &Workspace<Forward, NetworkForward<T>>;
+  kernels->forward = &RunForward<Forward, T>;
+  kernels->packed_weights_bytes = &Packing::Bytes;
+  kernels->pack_weights_workspace = &Workspace<Packing, WeightPacking<T>>;
+  kernels->pack_weights = &Run<Packing, WeightPacking<T>>;
+}
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

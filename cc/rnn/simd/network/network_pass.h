@@ -1,11 +1,10 @@
-// Shared by the passes over a whole network: staging of arrays, sample order
-// and dropout.
+// Shared by the passes over a whole network: staging of arrays, sample order,
+// dropout, and the functions of NetworkKernels that run a pass.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_NETWORK_PASS_H_
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstdint>
 #include <type_traits>
@@ -14,7 +13,8 @@
 #include "cc/rnn/cudnn_rnn_params.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
-#include "cc/rnn/reserve_space.h"
+#include "cc/rnn/kept.h"
+#include "cc/rnn/network.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/sample_order.h"
 #include "cc/rnn/simd/cells/cells.h"
@@ -42,7 +42,7 @@ struct OperandTypeOf<BFloat16> {
 template <typename T>
 using OperandType = typename OperandTypeOf<T>::Type;
 
-// The shapes of a network's arrays, except the weights.
+// The shapes of a network's arrays, except matrices.
 struct NetworkShapes {
   NetworkShapes(const RnnConfig& config, const RnnSize& size,
                 const StepOrder& order)
@@ -53,94 +53,25 @@ struct NetworkShapes {
         hidden_state{config.num_pseudo_layers(), size.batch,
                      config.output_size()},
         cell_state{config.num_pseudo_layers(), size.batch,
-                   config.has_cell_state() ? config.num_units : 0} {}
+                   config.has_cell_state() ? config.num_units : 0},
+        peephole{1, 1, config.num_units},
+        num_layers(config.num_layers) {}
+
+  // Of a layer's states and output; requires B > 0 and U > 0.
+  std::int64_t hidden_size() const {
+    return hidden_state.size().value() / num_layers;
+  }
+  std::int64_t cell_size() const {
+    return cell_state.size().value() / num_layers;
+  }
+  std::int64_t output_size() const { return output.size().value(); }
 
   StagedShape input;
   StagedShape output;
   StagedShape hidden_state;
   StagedShape cell_state;
-};
-
-// Converts a caller's weights, or their gradients, between the caller's type
-// and the network's.
-// T: the caller's type, const for weights that are read. C: the network's type.
-template <typename T, typename C>
-class WeightsStaging {
- public:
-  // callers: null pointers if absent.
-  WeightsStaging(const RnnConfig& config, const Weights<T>& callers,
-                 Arena& arena)
-      : arrays_(Arrays(config, callers)) {
-    if (kIsSameType) return;
-    for (Array& array : arrays_) {
-      if (array.callers != nullptr) array.buffer = arena.Take<C>(array.size);
-    }
-  }
-
-  // The weights, copied to the buffers if there are any.
-  Weights<const C> Read(Executor& executor) const {
-    if constexpr (!kIsSameType) {
-      for (const Array& array : arrays_) {
-        if (array.callers == nullptr) continue;
-        ParallelConvert(array.callers, array.buffer, array.size.value(),
-                        executor);
-      }
-    }
-    return Of<const C>();
-  }
-
-  // Where to write the gradients.
-  Weights<C> Target() const { return Of<C>(); }
-  // Copies the buffers, if there are any, to the caller's gradients.
-  void Write(Executor& executor) const {
-    if constexpr (!kIsSameType) {
-      for (const Array& array : arrays_) {
-        if (array.callers == nullptr) continue;
-        ParallelConvert(array.buffer, array.callers, array.size.value(),
-                        executor);
-      }
-    }
-  }
-  void WriteZeros(Executor& executor) const {
-    for (const Array& array : arrays_) {
-      if (array.callers == nullptr) continue;
-      FillZero(array.callers, array.size.value(), executor);
-    }
-  }
-
- private:
-  static constexpr bool kIsSameType = std::is_same_v<std::remove_const_t<T>, C>;
-
-  struct Array {
-    T* callers;
-    CheckedInt size;
-    C* buffer = nullptr;
-  };
-
-  static std::array<Array, 4> Arrays(const RnnConfig& config,
-                                     const Weights<T>& callers) {
-    const CheckedInt gate_units =
-        CheckedInt(config.num_gates()) * config.num_units;
-    return {{{callers.params,
-              config.has_keras_weights ? 0 : CudnnRnnParamsSize(config)},
-             {callers.keras.kernel, gate_units * config.input_size},
-             {callers.keras.recurrent_kernel, gate_units * config.num_units},
-             {callers.keras.bias, gate_units * KerasBiasRows(config.mode)}}};
-  }
-
-  template <typename E>
-  Weights<E> Of() const {
-    const auto data = [&](int index) -> E* {
-      if constexpr (kIsSameType) {
-        return arrays_[index].callers;
-      } else {
-        return arrays_[index].buffer;
-      }
-    };
-    return {data(0), {data(1), data(2), data(3)}};
-  }
-
-  std::array<Array, 4> arrays_;
+  StagedShape peephole;
+  std::int64_t num_layers;
 };
 
 // Fills a result with zeros if it is needed.
@@ -148,6 +79,67 @@ template <typename T>
 void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
   if (wanted != nullptr) FillZero(wanted, shape.size().value(), executor);
 }
+
+// A caller's weights, or their gradients, in the network's type. Without
+// peepholes, which cells read in their own type, and packed weights.
+// T: the caller's type, const for weights that are read. C: the network's type.
+template <typename T, typename C>
+class StagedWeights {
+ public:
+  StagedWeights(const RnnConfig& config, const Weights<T>& callers,
+                Arena& arena)
+      : callers_(callers),
+        shapes_{
+            {1, 1, callers.params == nullptr ? 0 : CudnnRnnParamsSize(config)},
+            {config.num_gates(), config.num_units, config.input_size},
+            {config.num_gates(), config.num_units, config.num_units},
+            {config.num_gates(), config.num_units, KerasBiasRows(config.mode)}},
+        arrays_{
+            {callers.params, &shapes_[0], &kNetworksLayout, arena},
+            {callers.kernel, &shapes_[1], &kNetworksLayout, arena},
+            {callers.recurrent_kernel, &shapes_[2], &kNetworksLayout, arena},
+            {callers.bias, &shapes_[3], &kNetworksLayout, arena}} {}
+  // Arrays refer to shapes.
+  StagedWeights(const StagedWeights&) = delete;
+
+  Weights<const C> Read(Executor& executor) const {
+    return Of<const C>(
+        [&](const Array& array) { return array.Read(executor); });
+  }
+  // Where to write gradients.
+  Weights<C> Target() const {
+    return Of<C>([](const Array& array) { return array.Target(); });
+  }
+  // Copies what was written to Target() to the caller's gradients.
+  void Write(Executor& executor) const {
+    for (const Array& array : arrays_) array.Write(executor);
+  }
+  void WriteZeros(Executor& executor) const {
+    FillZeroIfWanted(callers_.params, shapes_[0], executor);
+    FillZeroIfWanted(callers_.kernel, shapes_[1], executor);
+    FillZeroIfWanted(callers_.recurrent_kernel, shapes_[2], executor);
+    FillZeroIfWanted(callers_.bias, shapes_[3], executor);
+  }
+
+ private:
+  using Array = StagedArray<T, C>;
+
+  template <typename E, typename Get>
+  Weights<E> Of(const Get& get) const {
+    Weights<E> weights;
+    weights.layout = callers_.layout;
+    weights.params = get(arrays_[0]);
+    weights.kernel = get(arrays_[1]);
+    weights.recurrent_kernel = get(arrays_[2]);
+    weights.bias = get(arrays_[3]);
+    weights.has_new_cell_second = callers_.has_new_cell_second;
+    return weights;
+  }
+
+  const Weights<T> callers_;
+  const StagedShape shapes_[4];
+  const Array arrays_[4];
+};
 
 // Whether the state is empty, so there is nothing to compute. The other sizes
 // are then unchecked, and their products may overflow.
@@ -194,6 +186,82 @@ class Samples {
   bool are_sorted_;
   std::int64_t* order_;           // [B]
   std::int32_t* sorted_lengths_;  // [B]
+};
+
+// The memory that all passes need: copies of the caller's inputs, except
+// `input`, where the network needs another form.
+// P: the type of params and product operands.
+template <typename T, typename P>
+struct PassMemory {
+  PassMemory(const NetworkPass<T>& a, bool are_samples_sorted, Arena& arena)
+      : shapes(a.config, a.size, a.step_order),
+        samples(a.sequence_lengths, a.size, are_samples_sorted, arena),
+        layout{a.time_major, samples.order()},
+        input_h(a.input_h, &shapes.hidden_state, &layout, arena, kIsNeeded),
+        input_c(a.input_c, &shapes.cell_state, &layout, arena, kIsNeeded),
+        weights(a.config, a.weights, arena),
+        peepholes(a.weights.peepholes, &shapes.peephole, &kNetworksLayout,
+                  arena) {}
+  // Members refer to others.
+  PassMemory(const PassMemory&) = delete;
+
+  const NetworkShapes shapes;
+  const Samples samples;
+  const CallersLayout layout;
+  const StagedArray<const T> input_h;
+  const StagedArray<const T> input_c;
+  const StagedWeights<const T, P> weights;
+  const StagedArrays<Peepholes, const T> peepholes;
+};
+
+// Copies the steps of a sequence, with zeros after the end of each sequence,
+// where values may be NaN or infinity. `from` and `to` may be the same array.
+template <typename C>
+void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
+                    const SequenceLengths& lengths, Executor& executor) {
+  executor.ParallelFor(shape.outer, [&](std::int64_t t) {
+    for (std::int64_t sample = 0; sample < shape.inner; ++sample) {
+      const std::int64_t row = (t * shape.inner + sample) * shape.width;
+      if (!lengths.IsValid(t, sample)) {
+        std::fill_n(to + row, shape.width, C(0));
+      } else if (to != from) {
+        std::copy_n(from + row, shape.width, to + row);
+      }
+    }
+  });
+}
+
+// An input of the network that products of the backward pass read.
+template <typename T>
+class ValidInput {
+ public:
+  using C = ComputeType<T>;
+
+  // a: the pass. input: may be null. shape, layout: see StagedArray.
+  ValidInput(const NetworkPass<T>& a, const T* input, const StagedShape* shape,
+             const CallersLayout* layout, Arena& arena)
+      : input_(input, shape, layout, arena),
+        shape_(shape),
+        has_padding_(input != nullptr && a.sequence_lengths != nullptr &&
+                     !a.config.skip_input),
+        valid_(has_padding_ && !input_.IsCopied() ? arena.Take<C>(shape->size())
+                                                  : input_.copy()) {}
+
+  // The input, with zeros after the end of each sequence: products multiply it
+  // by zero gradients of the gates, and the caller's values may be NaN or
+  // infinity. Null if the caller's is null.
+  const C* Read(const SequenceLengths& lengths, Executor& executor) const {
+    const C* const input = input_.Read(executor);
+    if (!has_padding_) return input;
+    CopyValidSteps(input, valid_, *shape_, lengths, executor);
+    return valid_;
+  }
+
+ private:
+  const StagedArray<const T> input_;
+  const StagedShape* const shape_;
+  const bool has_padding_;
+  C* const valid_;
 };
 
 // Whether a forward pass sorted its samples. `header` may be null when only
@@ -254,23 +322,6 @@ class LayerDropout {
   SampleOrder order_;
 };
 
-// Copies the steps of a sequence, with zeros after the end of each sequence,
-// where values may be NaN or infinity. `from` and `to` may be the same array.
-template <typename C>
-void CopyValidSteps(const C* from, C* to, const StagedShape& shape,
-                    const SequenceLengths& lengths, Executor& executor) {
-  executor.ParallelFor(shape.outer, [&](std::int64_t t) {
-    for (std::int64_t sample = 0; sample < shape.inner; ++sample) {
-      const std::int64_t row = (t * shape.inner + sample) * shape.width;
-      if (!lengths.IsValid(t, sample)) {
-        std::fill_n(to + row, shape.width, C(0));
-      } else if (to != from) {
-        std::copy_n(from + row, shape.width, to + row);
-      }
-    }
-  });
-}
-
 // The contents of a reserve_space after its header.
 template <typename C>
 struct ReservedArrays {
@@ -278,14 +329,46 @@ struct ReservedArrays {
   C* outputs;  // [NumKeptOutputs, S, B, D * O]
 
   template <typename T>
-  ReservedArrays(T* reserve_space, const RnnConfig& config, const RnnSize& size)
+  ReservedArrays(const Kept<T>& from, const RnnConfig& config,
+                 const RnnSize& size)
       : kept(nullptr), outputs(nullptr) {
-    if (reserve_space == nullptr) return;
-    kept = reinterpret_cast<C*>(reserve_space +
-                                kReserveSpaceHeaderBytes / sizeof(T));
+    if (from.data == nullptr) return;
+    kept =
+        reinterpret_cast<C*>(from.data + kReserveSpaceHeaderBytes / sizeof(T));
     outputs = kept + config.num_layers * LayerKeptSize(config, size).value();
   }
 };
+
+// Whether there is nothing to compute.
+template <typename Arguments>
+bool IsEmpty(const Arguments& arguments) {
+  return HasNoState(arguments.config, arguments.size);
+}
+template <typename T>
+bool IsEmpty(const WeightPacking<T>& arguments) {
+  return arguments.config.num_units == 0;
+}
+
+// The bytes of scratch memory that a pass needs.
+// Pass: a class with a type Memory, which takes arrays from an arena, and
+//   Pass(const Arguments&, const Memory&);
+//   void Run(Executor&) const;
+template <typename Pass, typename Arguments>
+std::int64_t Workspace(const Arguments& arguments, int num_threads) {
+  if (IsEmpty(arguments)) return 0;
+  Arena arena(nullptr);
+  typename Pass::Memory(arguments, num_threads, arena);
+  return arena.used();
+}
+
+template <typename Pass, typename Arguments>
+void Run(const Arguments& arguments, Executor& executor) {
+  Arena arena(arguments.workspace);
+  const typename Pass::Memory memory(arguments, executor.num_threads(), arena);
+  assert(IsEmpty(arguments) ||
+         arena.used() == Workspace<Pass>(arguments, executor.num_threads()));
+  Pass(arguments, memory).Run(executor);
+}
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

@@ -5,6 +5,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_VECTOR_STAGING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -74,115 +75,140 @@ void ForEachRun(const StagedShape& shape, bool time_major,
   });
 }
 
-// T: the caller's type. C: the network's type.
-template <typename T, typename C = ComputeType<T>>
-class Staging {
+// How a caller's arrays are laid out.
+struct CallersLayout {
+  bool time_major;
+  SampleOrder order;
+};
+constexpr CallersLayout kNetworksLayout{/*time_major=*/true, kCallersOrder};
+
+// Of an array that the network needs even if the caller's is null.
+constexpr bool kIsNeeded = true;
+
+// A caller's array, and memory for a copy of it if the network cannot use it in
+// place.
+// T: the caller's type, const if the array is only read. C: the network's type.
+template <typename T, typename C = ComputeType<std::remove_const_t<T>>>
+class StagedArray {
  public:
-  explicit Staging(bool time_major, const SampleOrder& order = kCallersOrder)
-      : time_major_(time_major), order_(order) {}
-
-  bool IsCopied(const StagedShape& shape) const {
-    return !std::is_same_v<T, C> || !order_.is_callers ||
-           !(time_major_ || shape.HasOneOrder());
-  }
-
-  // Memory for a copy of an array, or null if it needs no copy.
-  C* Buffer(const StagedShape& shape, Arena& arena) const {
-    return IsCopied(shape) ? arena.Take<C>(shape.size()) : nullptr;
-  }
-
-  // The same for an array that may be null, such as a result that is not
-  // needed.
-  C* BufferIfAny(const T* array, const StagedShape& shape, Arena& arena) const {
-    return array == nullptr ? nullptr : Buffer(shape, arena);
-  }
-
-  // The caller's array, copied to its buffer if it has one; null if the array
-  // is null.
-  const C* Read(const T* from, C* buffer, const StagedShape& shape,
-                Executor& executor) const {
-    if (from == nullptr) return nullptr;
-    if constexpr (std::is_same_v<T, C>) {
-      if (!IsCopied(shape)) return from;
+  // No array.
+  StagedArray() = default;
+  // An array for ReadTo only, which needs no memory. Arguments: see below.
+  StagedArray(T* array, const StagedShape* shape, const CallersLayout* layout)
+      : array_(array), shape_(shape), layout_(layout) {}
+  // array: may be null.
+  // shape, layout: not copied.
+  // is_needed: see kIsNeeded.
+  StagedArray(T* array, const StagedShape* shape, const CallersLayout* layout,
+              Arena& arena, bool is_needed = false)
+      : array_(array), shape_(shape), layout_(layout) {
+    if (array == nullptr ? is_needed : IsCopied()) {
+      copy_ = arena.Take<C>(shape->size());
     }
-    ForEachRun(shape, time_major_, order_, executor,
-               [&](auto ours, auto theirs, auto length) {
-                 Convert(from + theirs, buffer + ours, length);
-               });
-    return buffer;
   }
 
-  // Where to write the contents of the caller's array: its buffer, if it has
-  // one, otherwise the array itself, which may be null.
-  C* Target(T* to, C* buffer) const {
-    if constexpr (std::is_same_v<T, C>) {
-      if (buffer == nullptr) return to;
+  // Whether the network cannot use an array like this in place.
+  bool IsCopied() const {
+    return !kIsSameType || !layout_->order.is_callers ||
+           !(layout_->time_major || shape_->HasOneOrder());
+  }
+
+  // The contents of the caller's array. If that is null, zeros if needed,
+  // otherwise null.
+  const C* Read(Executor& executor) const {
+    if constexpr (kIsSameType) {
+      if (copy_ == nullptr) return array_;
     }
-    return buffer;
+    if (copy_ != nullptr) ReadTo(copy_, executor);
+    return copy_;
   }
-
-  // Copies a buffer to the caller's array, if both exist and differ.
-  void Write(const C* from, T* to, const StagedShape& shape,
-             Executor& executor) const {
-    if (from == nullptr || to == nullptr ||
-        static_cast<const void*>(from) == to) {
+  // Copies the contents of the caller's array, or zeros if that is null.
+  void ReadTo(C* to, Executor& executor) const {
+    if (array_ == nullptr) {
+      std::fill_n(to, shape_->size().value(), C{});
       return;
     }
-    ForEachRun(shape, time_major_, order_, executor,
+    if constexpr (kIsSameType) {
+      if (!IsCopied()) {
+        std::copy_n(array_, shape_->size().value(), to);
+        return;
+      }
+    }
+    ForEachRun(*shape_, layout_->time_major, layout_->order, executor,
                [&](auto ours, auto theirs, auto length) {
-                 Convert(from + ours, to + theirs, length);
+                 Convert(array_ + theirs, to + ours, length);
+               });
+  }
+
+  // The memory for a copy, or null.
+  C* copy() const { return copy_; }
+
+  // Where to write the contents of the caller's array; null if that is null and
+  // not needed.
+  C* Target() const {
+    if constexpr (std::is_same_v<T, C>) {
+      if (copy_ == nullptr) return array_;
+    }
+    return copy_;
+  }
+  // Copies what was written to Target() to the caller's array.
+  void Write(Executor& executor) const { WriteFrom(copy_, executor); }
+  // Copies `from` to the caller's array, if both exist and differ.
+  void WriteFrom(const C* from, Executor& executor) const {
+    if (from == nullptr || array_ == nullptr ||
+        static_cast<const void*>(from) == array_) {
+      return;
+    }
+    ForEachRun(*shape_, layout_->time_major, layout_->order, executor,
+               [&](auto ours, auto theirs, auto length) {
+                 Convert(from + ours, array_ + theirs, length);
                });
   }
 
  private:
-  const bool time_major_;
-  const SampleOrder order_;
+  static constexpr bool kIsSameType = std::is_same_v<std::remove_const_t<T>, C>;
+
+  T* array_ = nullptr;
+  C* copy_ = nullptr;
+  const StagedShape* shape_ = nullptr;
+  const CallersLayout* layout_ = nullptr;
 };
 
-// Stages several time-major arrays of one shape.
+// Several arrays of one shape.
 // Arrays: has `arrays`, kCount pointers that may be null.
 template <template <typename> class Arrays, typename T>
-class ArraysStaging {
+class StagedArrays {
  public:
-  using Element = std::remove_const_t<T>;
-  using C = ComputeType<Element>;
+  using C = ComputeType<std::remove_const_t<T>>;
 
-  ArraysStaging(const Arrays<T>& callers, const StagedShape& shape,
-                Arena& arena)
-      : callers_(callers), shape_(shape), buffers_{} {
+  // See StagedArray.
+  StagedArrays(const Arrays<T>& callers, const StagedShape* shape,
+               const CallersLayout* layout, Arena& arena) {
     for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      buffers_.arrays[i] =
-          staging_.BufferIfAny(callers.arrays[i], shape_, arena);
+      arrays_[i] = {callers.arrays[i], shape, layout, arena};
     }
   }
 
   Arrays<const C> Read(Executor& executor) const {
     Arrays<const C> read;
     for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      read.arrays[i] = staging_.Read(callers_.arrays[i], buffers_.arrays[i],
-                                     shape_, executor);
+      read.arrays[i] = arrays_[i].Read(executor);
     }
     return read;
   }
   Arrays<C> Target() const {
     Arrays<C> targets;
     for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      targets.arrays[i] =
-          staging_.Target(callers_.arrays[i], buffers_.arrays[i]);
+      targets.arrays[i] = arrays_[i].Target();
     }
     return targets;
   }
   void Write(Executor& executor) const {
-    for (int i = 0; i < Arrays<T>::kCount; ++i) {
-      staging_.Write(buffers_.arrays[i], callers_.arrays[i], shape_, executor);
-    }
+    for (const StagedArray<T>& array : arrays_) array.Write(executor);
   }
 
  private:
-  Arrays<T> callers_;
-  StagedShape shape_;
-  Staging<Element> staging_{/*time_major=*/true};
-  Arrays<C> buffers_;
+  StagedArray<T> arrays_[Arrays<T>::kCount];
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -93,10 +93,9 @@ class GpuNetworkEngine {
 
   Status Forward(CallFrame*, const CudnnRnnInputs&, Plan* plan,
                  rnn::NetworkForward<E>* pass) const {
-    if (pass->is_training) {
+    if (pass->is_training()) {
       TF_RNN_OPS_RETURN_IF_ERROR(gpu::WriteReserveSpaceHeader(
-          plan->call.call(), MakeHeader(*plan, pass->stream),
-          pass->reserve_space));
+          plan->call.call(), MakeHeader(*plan, pass->stream), pass->kept.data));
     }
     return plan->networks->Forward(*pass, &plan->cudnn_plan);
   }
