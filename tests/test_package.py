@@ -238,3 +238,7 @@ def test_hardening(library):
     assert not [flags for flags in loaded if "W" in flags and "E" in flags]  # code is not writable
     assert "TEXTREL" not in dynamic_section
     assert "__stack_chk_fail" in package_files.undefined(library)  # stack overruns are detected
+
+
+def test_files_and_pickles_of_layers_name_a_public_module():
+    assert {getattr(tf_rnn_ops.layers, name).__module__ for name in tf_rnn_ops.layers.__all__} == {"tf_rnn_ops.layers"}

@@ -297,11 +297,10 @@ def _shared_attrs(op: tf.Operation, other: str) -> dict[str, Any]:
     return {name: tf.compat.as_str(each) if isinstance(each, bytes) else each for name, each in values.items()}
 
 
-def _run(op: str, arguments: Mapping[str, Any]) -> Any:
-    """Runs an op of ours with those of the arguments that it has, by name."""
-    facts = facts_of(op)
-    own = {name: value for name, value in arguments.items() if name in facts.inputs or name in facts.attributes}
-    return getattr(ops, f"TfRnnOps_{op}")(**own)
+def _run(op: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> Any:
+    """Runs an op of ours with attributes and with those of the inputs that it has, by name."""
+    own = {name: inputs[name] for name in facts_of(op).inputs}
+    return getattr(ops, f"TfRnnOps_{op}")(**own, **attrs)
 
 
 def _inputs_of(op: tf.Operation) -> dict[str, tf.Tensor]:
@@ -353,9 +352,9 @@ def _cudnn_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     backprop = f"CudnnRNNBackprop{version}"
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
     gradients = dict(zip(_NETWORK_GRADIENTS, d_states, strict=True))
-    arguments = {**_shared_attrs(op, backprop), **_inputs_of(op), **_outputs_of(op), **gradients}
-    with _on_device_of(arguments["reserve_space"]):
-        grads = _run(backprop, arguments)
+    inputs = {**_inputs_of(op), **_outputs_of(op), **gradients}
+    with _on_device_of(inputs["reserve_space"]):
+        grads = _run(backprop, inputs, _shared_attrs(op, backprop))
     of_network = _without_unwanted_input_grad(op, grads)
     return [*of_network, *[None] * (len(op.inputs) - len(of_network))]
 
@@ -586,8 +585,8 @@ def _canonical_to_params_grad(op: tf.Operation, d_params: _Grad) -> list[_Grad]:
     sizes, canonical = op.inputs[:3], op.inputs[3:]
     (d_params,) = _zeros_for_none([d_params], op.outputs)
     counts = {name: op.get_attr(name) for name in facts_of(inverse).attributes if name.startswith("num_params")}
-    arguments = {**dict(zip(facts_of(inverse).inputs, (*sizes, d_params), strict=True)), **counts}
-    grads = _run(inverse, {**arguments, **_shared_attrs(op, inverse)})
+    inputs = dict(zip(facts_of(inverse).inputs, (*sizes, d_params), strict=True))
+    grads = _run(inverse, inputs, {**_shared_attrs(op, inverse), **counts})
     d_canonical = [*grads.weights, *grads.biases]
     # A weight may be flattened.
     reshaped = [tf.reshape(grad, tf.shape(each)) for grad, each in zip(d_canonical, canonical, strict=True)]
@@ -605,6 +604,6 @@ def _params_to_canonical_grad(op: tf.Operation, *d_canonical: _Grad) -> list[_Gr
     inverse = op.type.removeprefix("TfRnnOps>").replace("ParamsToCanonical", "CanonicalToParams")
     num_weights = op.get_attr("num_params_weights" if inverse.endswith("V2") else "num_params")
     canonical = _zeros_for_none(d_canonical, op.outputs)
-    inputs = (*op.inputs[:3], canonical[:num_weights], canonical[num_weights:])
-    arguments = dict(zip(facts_of(inverse).inputs, inputs, strict=True))
-    return [None, None, None, _run(inverse, {**arguments, **_shared_attrs(op, inverse)})]
+    values = (*op.inputs[:3], canonical[:num_weights], canonical[num_weights:])
+    inputs = dict(zip(facts_of(inverse).inputs, values, strict=True))
+    return [None, None, None, _run(inverse, inputs, _shared_attrs(op, inverse))]

@@ -20,3 +20,7 @@ __all__ = [
     "LSTMBlockCell",
     "SimpleRNN",
 ]
+
+# Files and pickles name this module.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -27,13 +27,13 @@ class Decision(NamedTuple):
 
 def of_layer(layer: Layer | Unknown, training: bool) -> Decision:
     """Decides how a layer runs."""
-    return _decide(layer, training) if isinstance(layer, Unknown) else _decide(layer.cell, training, layer.surprises)
+    return _decide(layer if isinstance(layer, Unknown) else layer.cell, training, layer.surprises)
 
 
 def of_cell(cell: Cell | Unknown, training: bool) -> Decision:
     """Decides how a cell runs that is called one step at a time."""
     decision = _decide(cell, training)
-    if isinstance(cell, Cell) and (training or decision.path == "loop"):
+    if not (isinstance(cell, Unknown) and cell.is_out_of_reach) and (training or decision.path == "loop"):
         of_steps = (
             "the cell is called one step at a time: it runs on the op in inference, in eager mode or with a static "
             "batch of 1; pass it to keras.layers.RNN to run all steps at once"
@@ -56,7 +56,7 @@ def op_attributes(cell: Cell) -> dict[str, Any]:
 
 
 def _decide(cell: Cell | Unknown, training: bool, surprises: tuple[str, ...] = ()) -> Decision:
-    reasons = (*_reasons(cell, training), *surprises)
+    reasons = (*surprises, *_reasons(cell, training))
     if reasons or isinstance(cell, Unknown):
         return Decision("Keras", reasons)
     return Decision("loop" if _needs_loop(cell, training) else "op")

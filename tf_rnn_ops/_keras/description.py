@@ -61,11 +61,13 @@ class Unknown(NamedTuple):
       cls: the class of the cell.
       reason: why it is unknown, and what to change.
       is_out_of_reach: whether a layer of this class never runs on this package.
+      surprises: of a layer, see `Cell`.
     """
 
     cls: type
     reason: str
     is_out_of_reach: bool = False
+    surprises: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
@@ -132,16 +134,19 @@ def activation_name(activation: Any) -> str | None:
 
 def describe_layer(layer: Any) -> Layer | Unknown:
     """Describes a `keras.layers.RNN`, also one of Keras 2."""
-    cell = _out_of_reach(layer) or describe_cell(layer.cell)
+    out_of_reach = _out_of_reach(layer)
+    if out_of_reach:
+        return out_of_reach
+    cell, surprises = describe_cell(layer.cell), tuple(_surprises_of_layer(layer))
     if isinstance(cell, Unknown):
-        return cell
+        return cell._replace(is_out_of_reach=False, surprises=surprises)
     return Layer(
         cell=cell,
         go_backwards=layer.go_backwards,
         returns_sequences=layer.return_sequences,
         is_unrolled=layer.unroll,
         zeroes_masked_steps=layer.zero_output_for_mask,
-        surprises=tuple(_surprises_of_layer(layer)),
+        surprises=surprises,
     )
 
 

@@ -50,7 +50,7 @@ def run(
             plain_loop = getattr(keras.layers.RNN, private_names.INNER_LOOP)
             return plain_loop(layer, sequences, initial_state, _flat(mask)[0], training)
         return keras_loop(*arguments)
-    if isinstance(sequences, tf.Variable) or description.is_variable_of_keras(sequences):
+    if isinstance(sequences, (tf.Variable, keras.Variable)) or description.is_variable_of_keras(sequences):
         arguments = tf.convert_to_tensor(sequences), *arguments[1:]
     described = description.describe_layer(layer)
     decided = decision.of_layer(described, training)
@@ -62,7 +62,7 @@ def run(
             run_here = _run_loop if decided.path == "loop" else _run_op
             return run_here(layer, described, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
-        is_expected = environment_reason or decision.is_expected(described)
+        is_expected = environment_reason or (decision.is_expected(described) and not described.surprises)
         _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
     return keras_loop(*arguments)
 
