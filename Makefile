@@ -248,8 +248,8 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 
 # CI has no time for all checks of a release. The content of the files decides which part of them a change gets, so that the
 # same commit always gets the same. The nightly workflow runs all.
-TURN ?= $(shell find benchmarks cc examples stress testing tests tf_rnn_ops third_party tools -type f -not -name '*.pyc' \
-	-print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | awk '{ print $$1 % 24 }')
+TURN ?= $(eval TURN := $(shell find benchmarks cc examples stress testing tests tf_rnn_ops third_party tools -type f \
+	-not -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | awk '{ print $$1 % 24 }'))$(TURN)
 # A third of the cases of each Python test.
 PART ?= $(shell echo $$(($(TURN) % 3)))/3
 # AddressSanitizer for some of the instruction sets, or ThreadSanitizer and another TensorFlow.
