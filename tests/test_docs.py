@@ -52,7 +52,13 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(name, tmp_path):
     if GPU_MODEL in code:
         save_gpu_model(tmp_path / GPU_MODEL)
     # Not the code itself: autograph reads the sources of functions.
-    ended = forked.run(f"import os, runpy\nos.chdir('{tmp_path}')\nrunpy.run_path('program.py', run_name='__main__')")
+    ended = forked.run(f"""
+        import os, runpy
+        import keras
+        os.chdir("{tmp_path}")
+        keras.utils.set_random_seed(0)
+        runpy.run_path("program.py", run_name="__main__")
+    """)
     assert ended.status == 0, ended.output
     printed = ended.output
     for shown in pages.outputs(name) if name in SCRIPTS else ():
