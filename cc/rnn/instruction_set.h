@@ -13,6 +13,15 @@
 #define TF_RNN_OPS_HAS_HIGHER_SETS
 #endif
 
+// DECLARE(namespace) for the code of each instruction set.
+#define TF_RNN_OPS_FOR_EACH_SET(DECLARE) \
+  DECLARE(baseline)                      \
+  DECLARE(avx2)                          \
+  DECLARE(avx512)                        \
+  DECLARE(avx512_vnni)                   \
+  DECLARE(avx512_bf16)                   \
+  DECLARE(amx)
+
 namespace tf_rnn_ops::rnn {
 
 // In ascending order: a CPU that supports one supports all before it.

@@ -78,8 +78,7 @@ struct BackwardParts {
   bool wants_params = true;
 };
 
-struct BackwardGradResult {
-  Array input, input_h, input_c, params;
+struct BackwardGradResult : BackwardResult {
   Array d_output, d_output_h, d_output_c;
 };
 
@@ -613,11 +612,9 @@ inline void ExpectAllClose(const RnnConfig& config,
                            const BackwardGradResult& actual,
                            const BackwardGradResult& expected,
                            double tolerance) {
-  ExpectClose(actual.input, expected.input, tolerance, "input");
-  ExpectClose(actual.input_h, expected.input_h, tolerance, "input_h");
-  ExpectClose(actual.input_c, expected.input_c, tolerance, "input_c");
-  ExpectParamsClose(config, actual.params, expected.params, tolerance,
-                    "params");
+  const BackwardResult& actual_inputs = actual;
+  const BackwardResult& expected_inputs = expected;
+  ExpectAllClose(config, actual_inputs, expected_inputs, tolerance);
   ExpectClose(actual.d_output, expected.d_output, tolerance, "d_output");
   ExpectClose(actual.d_output_h, expected.d_output_h, tolerance, "d_output_h");
   ExpectClose(actual.d_output_c, expected.d_output_c, tolerance, "d_output_c");
@@ -640,10 +637,9 @@ inline void ExpectEqual(const BackwardResult& actual,
 
 inline void ExpectEqual(const BackwardGradResult& actual,
                         const BackwardGradResult& expected) {
-  EXPECT_TRUE(actual.input == expected.input);
-  EXPECT_TRUE(actual.input_h == expected.input_h);
-  EXPECT_TRUE(actual.input_c == expected.input_c);
-  EXPECT_TRUE(actual.params == expected.params);
+  const BackwardResult& actual_inputs = actual;
+  const BackwardResult& expected_inputs = expected;
+  ExpectEqual(actual_inputs, expected_inputs);
   EXPECT_TRUE(actual.d_output == expected.d_output);
   EXPECT_TRUE(actual.d_output_h == expected.d_output_h);
   EXPECT_TRUE(actual.d_output_c == expected.d_output_c);

@@ -137,12 +137,12 @@ class CompiledFrame final : public CallFrame {
   }
 
   Status FindInputs(const char* name, std::vector<Array>* arrays) override {
-    const Argument& input = *absl::c_find_if(
-        ffi_op_.signature->inputs,
-        [name](const Argument& argument) { return argument.name == name; });
     int begin, end;
     TF_RNN_OPS_RETURN_IF_ERROR(
         FromAbslStatus(ctx_->op_kernel().InputRange(name, &begin, &end)));
+    const Argument& input = *absl::c_find_if(
+        ffi_op_.signature->inputs,
+        [name](const Argument& argument) { return argument.name == name; });
     arrays->resize(end - begin);
     for (int i = begin; i < end; ++i) {
       Array* array = &(*arrays)[i - begin];

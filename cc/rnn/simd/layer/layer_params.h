@@ -140,7 +140,7 @@ class LayerParams {
   bool is_gru_;
   std::int64_t num_gates_;
   LayerShape shape_;
-  const Weights<E>& weights_;
+  const Weights<E> weights_;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

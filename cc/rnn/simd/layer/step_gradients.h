@@ -58,7 +58,8 @@ struct StepGradientsScratch {
     const std::int64_t num_blocks = TraitsOf(config.mode).blocks;
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
-    const std::int64_t peepholes = weights.peepholes.any() ? kNumPeepholes : 0;
+    const std::int64_t peepholes =
+        gradients.peepholes.any() ? kNumPeepholes : 0;
     blocks = arena.Take<P>((directions * num_blocks + peepholes) *
                            Left::Size(rows, config.num_units));
     projected =

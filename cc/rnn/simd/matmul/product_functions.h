@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cc/rnn/float16.h"
+#include "cc/rnn/instruction_set.h"
 
 namespace tf_rnn_ops::rnn {
 
@@ -56,12 +57,7 @@ using QuantizedProductFunction = void (*)(const ProductSize& size,
   QuantizedProductFunction GetQuantizedProduct(int digits); \
   }
 
-TF_RNN_OPS_DECLARE(baseline)
-TF_RNN_OPS_DECLARE(avx2)
-TF_RNN_OPS_DECLARE(avx512)
-TF_RNN_OPS_DECLARE(avx512_vnni)
-TF_RNN_OPS_DECLARE(avx512_bf16)
-TF_RNN_OPS_DECLARE(amx)
+TF_RNN_OPS_FOR_EACH_SET(TF_RNN_OPS_DECLARE)
 
 #undef TF_RNN_OPS_DECLARE
 

@@ -4,6 +4,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_NETWORK_KERNELS_H_
 
+#include "cc/rnn/instruction_set.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/weights.h"
 
@@ -19,12 +20,7 @@
 
 namespace tf_rnn_ops::rnn {
 
-TF_RNN_OPS_DECLARE(baseline)
-TF_RNN_OPS_DECLARE(avx2)
-TF_RNN_OPS_DECLARE(avx512)
-TF_RNN_OPS_DECLARE(avx512_vnni)
-TF_RNN_OPS_DECLARE(avx512_bf16)
-TF_RNN_OPS_DECLARE(amx)
+TF_RNN_OPS_FOR_EACH_SET(TF_RNN_OPS_DECLARE)
 
 }  // namespace tf_rnn_ops::rnn
 
