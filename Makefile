@@ -144,7 +144,7 @@ VERSION := $(firstword $(TENSORFLOWS))
 
 test-tensorflow: build/tensorflow-$(VERSION)/installed ## Test the wheel with another TensorFlow and Python; VERSION=2.20 or 2.20-python3.13.
 	@echo "==> Python tests with TensorFlow $(VERSION)"
-	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS)
+	@build/tensorflow-$(VERSION)/bin/$(PYTEST) -m "not slow" -p no:cacheprovider $(TENSORFLOW_TESTS) $(OPTIONS)
 test-tensorflow-all: ## Run test-tensorflow with all versions but that of .venv.
 	@for version in $(OTHER_TENSORFLOWS); do $(MAKE) test-tensorflow VERSION=$$version; done
 
@@ -249,19 +249,19 @@ docs-serve: $(VENV)/installed $(VENV)/docs ## Serve the documentation site on po
 # CI has no time for all checks of a release. The content of the files decides which part of them a change gets, so that the
 # same commit always gets the same. The nightly workflow runs all.
 TURN ?= $(eval TURN := $(shell find benchmarks cc examples stress testing tests tf_rnn_ops third_party tools -type f \
-	-not -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | awk '{ print $$1 % 24 }'))$(TURN)
+	-not -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 cat | cksum | awk '{ print $$1 % 36 }'))$(TURN)
 # A third of the cases of each Python test.
 PART ?= $(shell echo $$(($(TURN) % 3)))/3
-# AddressSanitizer for some of the instruction sets, or ThreadSanitizer and another TensorFlow.
-CHOSEN = $(word $(shell echo $$(($(TURN) / 6 % $(words $(1)) + 1))),$(1))
+# And one of three: AddressSanitizer for some of the instruction sets, ThreadSanitizer, or another TensorFlow.
+CHOSEN = $(word $(shell echo $$(($(TURN) / 9 % $(words $(1)) + 1))),$(1))
 OTHER_TENSORFLOW = $(call CHOSEN,$(OTHER_TENSORFLOWS))
-SANITIZE_0 = sanitize-memory RUNS_UP_TO=$(call CHOSEN,avx2 avx512 $(RUNS_UP_TO)) \
-	test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
-SANITIZE_1 = sanitize-threads test-wheel test-tensorflow VERSION=$(OTHER_TENSORFLOW) \
+CHECKS_0 = sanitize-memory RUNS_UP_TO=$(call CHOSEN,avx2 avx512 $(RUNS_UP_TO))
+CHECKS_1 = sanitize-threads test-wheel TENSORFLOWS=$(DEVELOPMENT_TENSORFLOW)
+CHECKS_2 = test-tensorflow VERSION=$(OTHER_TENSORFLOW) OPTIONS=--part=$(PART) \
 	TENSORFLOWS="$(filter $(DEVELOPMENT_TENSORFLOW) $(OTHER_TENSORFLOW),$(TENSORFLOWS))"
-IN_TURN = $(SANITIZE_$(shell echo $$(($(TURN) / 3 % 2))))
+IN_TURN = $(CHECKS_$(shell echo $$(($(TURN) / 3 % 3))))
 
-ci: ## Run the checks that a change must pass; TURN=0 to 23 chooses those that not every change gets.
+ci: ## Run the checks that a change must pass; TURN=0 to 35 chooses those that not every change gets.
 	@echo '==> make ci TURN=$(TURN): $(IN_TURN), part $(PART) of the cases'
 	@+$(call MAKE_EACH,lint ci-turn docs test)
 
