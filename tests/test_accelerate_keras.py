@@ -4,6 +4,7 @@ import concurrent.futures
 import functools
 import re
 import sys
+import textwrap
 import types
 
 import keras
@@ -842,3 +843,41 @@ def test_other_processes(tmp_path):
     assert "<string>:3: UserWarning: accelerate_keras: only Keras 3 is supported" in ended["Keras 2"].output
     lines = ended["not Keras 2"].output.splitlines()
     assert [line for line in lines if not line.startswith(("layer", "lstm", "1. "))] == ["[]", "True"]
+
+
+RUN_PROGRAM = """
+    import logging, sys
+    import keras
+    import numpy as np
+
+    if __name__ == "__main__":
+        logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+        inputs = keras.Input([None, 3])
+        x = keras.layers.GRU(4, activation="elu")(keras.layers.LSTM(4, return_sequences=True)(inputs))
+        model = keras.Model(inputs, x)
+        for _ in range(2):
+            model.predict(np.ones([2, 5, 3], "float32"), verbose=0)
+        import helper
+        print(sys.argv, helper.VALUE)
+        sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_a_program_runs_accelerated_without_a_change(module, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(RUN_PROGRAM))
+    (tmp_path / "helper.py").write_text("VALUE = 7")
+    what = ["-m", "program"] if module else [str(program)]
+    ended = forked.run(forked.COMMAND, "run", *what, "-m", "--option", PYTHONPATH=str(tmp_path) if module else "")
+    assert ended.status == 3, ended.output
+    *_, printed, counts = ended.printed.splitlines()
+    assert printed == f"{[str(program), '-m', '--option']} 7"
+    assert counts == "of the recurrent layers that ran, 1 ran on the op, 0 in the faster loop and 1 in Keras's own code"
+    assert "layer 'gru' (GRU) falls back to Keras. activation='elu'" in ended.printed
+
+
+def test_a_program_to_run_must_exist():
+    ended = forked.run(forked.COMMAND, "run", "/no/program.py")
+    assert ended.status == 2
+    assert "program must be the path of a Python program, but '/no/program.py' does not exist" in ended.errors

@@ -1,8 +1,11 @@
-"""`python -m tf_rnn_ops`: prints information for a bug report or, with `--check-gpu`, checks the ops on a GPU."""
+"""`python -m tf_rnn_ops`: information for bug reports, a check of the ops on a GPU, or an accelerated program."""
 
 import argparse
+import logging
 import os
+import pathlib
 import platform
+import runpy
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops import __version__, _build_info, _builtin_kernels, _device_check, _gpu_kernels, _library, _xla
+from tf_rnn_ops._keras import acceleration, execution
 from tf_rnn_ops._keras.environment import version_and_backend
 
 
@@ -136,10 +140,29 @@ def _report() -> None:
     _print_table([("op", "device", "dtypes"), *_replaced_kernels()])
 
 
-def main() -> None:
-    """Runs the command line."""
-    # If the output is piped into a program that ends, such as `head`, this one ends without an error, too.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+def _run(program: str, arguments: Sequence[str], is_module: bool) -> None:
+    """Runs a program as Python does, with Keras accelerated."""
+    acceleration.accelerate_keras()
+    # For processes that it starts and that import this package.
+    os.environ[acceleration.VARIABLE] = "1"
+    sys.argv = [program, *arguments]
+    try:
+        if is_module:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(pathlib.Path(program).resolve().parent)
+            runpy.run_path(program, run_name="__main__")
+    finally:
+        counts = execution.PATHS
+        logging.getLogger("tf_rnn_ops").info(
+            "of the recurrent layers that ran, %d ran on the op, %d in the faster loop and %d in Keras's own code",
+            counts["op"],
+            counts["loop"],
+            counts["Keras"],
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tf_rnn_ops",
         description="Prints versions, devices and kernels. Include the output in bug reports.",
@@ -150,7 +173,29 @@ def main() -> None:
         help="compare the results of all ops and types on the first GPU with those on the CPU instead; the exit status "
         "is 0 if all agree and 1 otherwise",
     )
-    if parser.parse_args().check_gpu:
+    run = parser.add_subparsers(title="commands", dest="command", metavar="[run]").add_parser(
+        "run",
+        help="run a program with Keras accelerated, without any change to it",
+        description="Runs a program as Python does, after accelerate_keras().",
+    )
+    run.add_argument("-m", action="store_true", dest="is_module", help="the program is the name of a module")
+    run.add_argument("program", help="the path of a Python program")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    return parser
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        if not (arguments.is_module or pathlib.Path(arguments.program).exists()):
+            parser.error(f"program must be the path of a Python program, but {arguments.program!r} does not exist")
+        _run(arguments.program, arguments.arguments, arguments.is_module)
+        return
+    # If the output is piped into a program that ends, such as `head`, this one ends without an error, too.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if arguments.check_gpu:
         sys.exit(0 if _device_check.check() else 1)
     _report()
 

@@ -5,6 +5,7 @@ Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, th
 layer (`decision`) or of the arguments of a call.
 """
 
+import collections
 import logging
 import re
 import threading
@@ -20,7 +21,9 @@ from tf_rnn_ops._keras.description import Cell, Layer, Unknown
 from tf_rnn_ops._keras.exports import POLICY
 
 _logger = logging.getLogger("tf_rnn_ops")
-_lock = threading.Lock()  # guards the logged reasons of layers
+_lock = threading.Lock()  # guards what is known of layers, and the counts
+# How many layers ran on each path: see `Decision`. A layer may run on several.
+PATHS: collections.Counter[str] = collections.Counter()
 
 
 def run(
@@ -59,11 +62,13 @@ def run(
     if not reason and isinstance(described, Layer):
         reason = next(_reasons_of_call(layer, described, *arguments[:3]), "")
         if not reason:
+            _count(layer, decided.path)
             run_here = _run_loop if decided.path == "loop" else _run_op
             return run_here(layer, described, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
         is_expected = environment_reason or (decision.is_expected(described) and not described.surprises)
         _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
+        _count(layer, "Keras")
     return keras_loop(*arguments)
 
 
@@ -194,13 +199,24 @@ def _report(layer: Any, reason: str, level: int, strict: bool) -> None:
         if hasattr(layer, private_names.RESET_MASKS):  # which Keras does only when the call returns
             getattr(layer, private_names.RESET_MASKS)(layer.cell)
         raise RuntimeError(f"accelerate_keras(strict=True): {name} would fall back to Keras. {reason}.")
-    without_sizes = re.sub(r"\d+|None", "", reason)
+    if _is_new(layer, re.sub(r"\d+|None", "", reason)):
+        _logger.log(level, "%s falls back to Keras. %s.", name, reason)
+
+
+def _count(layer: Any, path: str) -> None:
+    if _is_new(layer, path):
+        with _lock:
+            PATHS[path] += 1
+
+
+def _is_new(layer: Any, what: str) -> bool:
+    """Returns whether this is the first call with this layer and `what`."""
     with _lock:
-        logged = vars(layer).setdefault("_tf_rnn_ops_logged", set())
-        if without_sizes in logged:
-            return
-        logged.add(without_sizes)
-    _logger.log(level, "%s falls back to Keras. %s.", name, reason)
+        known = vars(layer).setdefault("_tf_rnn_ops_known", set())
+        if what in known:
+            return False
+        known.add(what)
+        return True
 
 
 def _zeroes_other_steps(layer: Layer) -> bool:
