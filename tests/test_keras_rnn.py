@@ -524,11 +524,13 @@ def test_a_wrong_shape_is_rejected_by_name(op, mode, in_graph):
 
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("name", ["bias", "bias_backprop_grad"])
-def test_the_tangent_of_the_bias_is_empty_only_if_the_bias_is(name, in_graph):
-    wrong = {**backprop_grad_arguments(arguments("lstm", "float32")), name: tf.zeros([0])}
-    call = functools.partial(ops.tf_rnn_ops_keras_rnn_backprop_grad, **wrong)
-    with pytest.raises(ERRORS, match=r"bias_backprop_grad must have the shape of bias = \[\d+\], but has \[\d+\]"):
+@pytest.mark.parametrize("of_gradient", [False, True], ids=["input", "tangent"])
+@pytest.mark.parametrize("name", ["bias", "initial_h", "initial_c"])
+def test_a_tangent_is_empty_only_if_its_input_is(name, of_gradient, in_graph):
+    right = backprop_grad_arguments(arguments("lstm", "float32"))
+    empty = f"{name}_backprop_grad" if of_gradient else name
+    call = functools.partial(ops.tf_rnn_ops_keras_rnn_backprop_grad, **right | {empty: right[empty][:0]})
+    with pytest.raises(ERRORS, match=rf"{name}_backprop_grad must have the shape of {name} = \[[\d,]+\], but has \["):
         (tf.function(call) if in_graph else call)()
 
 

@@ -49,8 +49,7 @@ class KerasRnnInputs {
   Status Read();
 
   Status ReadSequences(const char* name, Array* array);
-  // Read an initial state or its gradient, [batch, units], or [0, units] if the
-  // initial state is absent.
+  // Read an initial state or its gradient, [batch, units], or [0, units].
   Status ReadInitialH(const char* name, Array* array);
   Status ReadInitialC(const char* name, Array* array);
   Status ReadHiddenState(const char* name, Array* array);

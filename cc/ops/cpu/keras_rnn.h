@@ -265,6 +265,14 @@ class KerasRnnBackwardGradOp {
                                                    &recurrent_kernel, &bias));
     TF_RNN_OPS_RETURN_IF_ERROR(
         CheckShape("bias_backprop_grad", "of bias", inputs->bias.shape, bias));
+    TF_RNN_OPS_RETURN_IF_ERROR(CheckShape("initial_h_backprop_grad",
+                                          "of initial_h",
+                                          inputs->initial_h.shape, initial_h));
+    if (rnn::TraitsOf(inputs->config().mode).has_cell_state) {
+      TF_RNN_OPS_RETURN_IF_ERROR(
+          CheckShape("initial_c_backprop_grad", "of initial_c",
+                     inputs->initial_c.shape, initial_c));
+    }
     if (!frame->has_values()) return Status();
     pass->dot_input_h = ElementsOrNull<const E>(initial_h);
     pass->dot_input_c = ElementsOrNull<const E>(initial_c);
