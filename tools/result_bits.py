@@ -16,7 +16,7 @@ import zipfile
 
 # Sizes to draw from, and the number of calls per op and type: around the engine's thresholds for vectors and tiles, for
 # chunks and tasks, and for caches.
-SIZES = ((range(1, 10), 24), ((1, 2, 12, 13, 31, 33, 64, 100, 130), 24), ((1, 5, 9, 20, 260), 12))
+SIZES = ((range(1, 10), 24), ((1, 2, 12, 13, 31, 33, 64, 100, 130), 12), ((1, 5, 9, 20, 260), 2))
 PRINT_ISAS = "import tf_rnn_ops; print(*tf_rnn_ops._library.supported_instruction_sets())"
 
 
