@@ -211,12 +211,14 @@ def _count(layer: Any, path: str) -> None:
 
 def _is_new(layer: Any, what: str) -> bool:
     """Returns whether this is the first call with this layer and `what`."""
+    known = vars(layer).get("_tf_rnn_ops_known", ())
+    if what in known:  # without the lock, since each call of a layer asks
+        return False
     with _lock:
         known = vars(layer).setdefault("_tf_rnn_ops_known", set())
-        if what in known:
-            return False
+        is_new = what not in known
         known.add(what)
-        return True
+        return is_new
 
 
 def _zeroes_other_steps(layer: Layer) -> bool:
