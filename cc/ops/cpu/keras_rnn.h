@@ -252,8 +252,8 @@ class KerasRnnBackwardGradOp {
  private:
   // Reads the gradients with respect to the results of the backward pass.
   // TensorFlow passes zeros if nothing depends on a result.
-  static Status ReadTangents(CallFrame* frame, KerasRnnInputs* inputs,
-                             rnn::NetworkBackwardGrad<E>* pass) {
+  Status ReadTangents(CallFrame* frame, KerasRnnInputs* inputs,
+                      rnn::NetworkBackwardGrad<E>* pass) const {
     Array initial_h, initial_c, sequences, kernel, recurrent_kernel, bias;
     TF_RNN_OPS_RETURN_IF_ERROR(
         inputs->ReadInitialH("initial_h_backprop_grad", &initial_h));
@@ -268,7 +268,7 @@ class KerasRnnBackwardGradOp {
     TF_RNN_OPS_RETURN_IF_ERROR(CheckShape("initial_h_backprop_grad",
                                           "of initial_h",
                                           inputs->initial_h.shape, initial_h));
-    if (rnn::TraitsOf(inputs->config().mode).has_cell_state) {
+    if (attributes_.has_cell_state()) {
       TF_RNN_OPS_RETURN_IF_ERROR(
           CheckShape("initial_c_backprop_grad", "of initial_c",
                      inputs->initial_c.shape, initial_c));
