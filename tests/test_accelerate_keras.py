@@ -4,7 +4,6 @@ import concurrent.futures
 import functools
 import re
 import sys
-import textwrap
 import types
 
 import keras
@@ -846,27 +845,27 @@ def test_other_processes(tmp_path):
 
 
 RUN_PROGRAM = """
-    import logging, sys
-    import keras
-    import numpy as np
+import logging, sys
+import keras
+import numpy as np
 
-    if __name__ == "__main__":
-        logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
-        inputs = keras.Input([None, 3])
-        x = keras.layers.GRU(4, activation="elu")(keras.layers.LSTM(4, return_sequences=True)(inputs))
-        model = keras.Model(inputs, x)
-        for _ in range(2):
-            model.predict(np.ones([2, 5, 3], "float32"), verbose=0)
-        import helper
-        print(sys.argv, helper.VALUE)
-        sys.exit(3)
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+    inputs = keras.Input([None, 3])
+    x = keras.layers.GRU(4, activation="elu")(keras.layers.LSTM(4, return_sequences=True)(inputs))
+    model = keras.Model(inputs, x)
+    for _ in range(2):
+        model.predict(np.ones([2, 5, 3], "float32"), verbose=0)
+    import helper
+    print(sys.argv, helper.VALUE)
+    sys.exit(3)
 """
 
 
 @pytest.mark.parametrize("module", [False, True])
 def test_a_program_runs_accelerated_without_a_change(module, tmp_path):
     program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent(RUN_PROGRAM))
+    program.write_text(RUN_PROGRAM)
     (tmp_path / "helper.py").write_text("VALUE = 7")
     what = ["-m", "program"] if module else [str(program)]
     ended = forked.run(forked.COMMAND, "run", *what, "-m", "--option", PYTHONPATH=str(tmp_path) if module else "")
