@@ -129,7 +129,7 @@ struct LstmCell {
   // LSTM ops. index: of the value among those kept.
   template <typename Run, typename V>
   static TF_RNN_OPS_VECTOR_INLINE V Total(const Run& run, std::int64_t index,
-                                          const V& gradient) {
+                                          V gradient) {
     if constexpr (kIsBlock) return run.AddOutputGradient(index, gradient);
     return gradient;
   }
