@@ -5,9 +5,6 @@ import numpy as np
 # Relative to the largest magnitude of the tensor.
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 3e-3, "bfloat16": 2e-2}
 
-# Sums in all elements of a tensor this small may cancel by chance, so that rounding is large beside the result.
-FEW_ELEMENTS = 8
-
 # The largest difference and the number of comparisons, by op, peer, dtype and output.
 _seen: dict[tuple[str, str, str, str], tuple[float, int]] = {}
 
@@ -29,7 +26,7 @@ def _magnitude(array: np.ndarray) -> float:
     return np.max(np.abs(array[np.isfinite(array)]), initial=0.0)
 
 
-def difference(actual, expected, regions=(), scale=0.0) -> float:
+def difference(actual, expected, regions=(), scale=None) -> float:
     """Returns the largest difference of two arrays, relative to the largest magnitude of `expected`.
 
     If `actual` differs from `expected` where `expected` is not finite, the difference is infinite.
@@ -38,14 +35,14 @@ def difference(actual, expected, regions=(), scale=0.0) -> float:
       actual: an array.
       expected: an array of the same shape.
       regions: slices of the arrays that are also compared separately, relative to their own largest magnitudes.
-      scale: the smallest magnitude that differences of the whole arrays are relative to.
+      scale: the magnitude that differences of the whole arrays are relative to instead.
     """
     actual, expected = to_float64(actual), to_float64(expected)
     assert actual.shape == expected.shape, f"shape {actual.shape}, should be {expected.shape}"
     finite = np.isfinite(expected)
     if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True) or not np.isfinite(actual[finite]).all():
         return np.inf
-    largest = max(_magnitude(expected), scale)
+    largest = _magnitude(expected) if scale is None else scale
     error = np.max(np.abs(actual[finite] - expected[finite]), initial=0.0)
     relative = error / largest if largest > 0 else np.inf if error > 0 else 0.0
     return max([relative, *(difference(actual[region], expected[region]) for region in regions)])
@@ -54,7 +51,8 @@ def difference(actual, expected, regions=(), scale=0.0) -> float:
 def check(op: str, peer: str, actual, expected, fields=None, regions=None) -> None:
     """Asserts that the outputs of an op equal those of a peer within rounding, and records the differences.
 
-    The differences of an output of few elements are relative to the largest magnitude of all outputs.
+    The difference of an output of one element is relative to the largest magnitude of all outputs: a single sum may
+    cancel by chance, so that rounding is large beside it.
 
     Args:
       op: the op name.
@@ -71,7 +69,7 @@ def check(op: str, peer: str, actual, expected, fields=None, regions=None) -> No
     for field in fields:
         output = getattr(actual, field)
         dtype = output.dtype.name
-        scale = largest if wanted[field].size <= FEW_ELEMENTS else 0.0
+        scale = largest if wanted[field].size == 1 else None
         error = difference(output, wanted[field], (regions or {}).get(field, ()), scale)
         _add((op, peer, dtype, field), float(error), 1)
         assert error <= TOLERANCES[dtype], f"{op}.{field}, {dtype}, compared with {peer}: differs by {error:.2g}"
