@@ -1,0 +1,359 @@
+#include "cc/tensorflow/loops/layer_function.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/graph_to_functiondef.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/graph/node_builder.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::DataType;
+using ::tensorflow::Node;
+using ::tensorflow::NodeBuilder;
+using ::tensorflow::Tensor;
+using NodeOut = NodeBuilder::NodeOut;
+
+// Builds the graph of the function. After an error, it does nothing.
+class Builder {
+ public:
+  Builder(const Loop& loop, const RecurrentLayer& layer,
+          const tensorflow::FunctionLibraryDefinition& library)
+      : loop_(loop), layer_(layer), graph_(library) {}
+
+  absl::Status Run(tensorflow::FunctionDef* function);
+
+ private:
+  // Adds a node. Attributes are set by `set`.
+  template <typename Set>
+  Node* Add(const char* op, const std::vector<NodeOut>& inputs, const Set& set);
+  Node* Add(const char* op, const std::vector<NodeOut>& inputs) {
+    return Add(op, inputs, [](NodeBuilder*) {});
+  }
+  NodeOut Constant(const Tensor& tensor);
+  NodeOut Integers(const std::vector<int32_t>& values);
+  NodeOut Integer(int32_t value);
+
+  void AddArguments();
+  NodeOut Limit();
+  NodeOut Steps(int list);
+  NodeOut Mask();
+  NodeOut Copy(const Value* value);
+  NodeOut Columns(const Piece& piece);
+  NodeOut Join(const std::vector<Piece>& pieces);
+  NodeOut Bias();
+  Node* Op();
+  NodeOut ListOf(const NodeOut& tensor);
+  NodeOut LastOutput(Node* op, const NodeOut& outputs);
+  void AddResults(Node* op);
+  DataType type() const;
+
+  const Loop& loop_;
+  const RecurrentLayer& layer_;
+  tensorflow::Graph graph_;
+  absl::Status status_;
+  std::vector<Node*> arguments_;
+  NodeOut limit_;
+  std::map<const Node*, Node*> copies_;
+};
+
+// The type of the states.
+DataType Builder::type() const { return loop_.body->arg_types[layer_.h]; }
+
+template <typename Set>
+Node* Builder::Add(const char* op, const std::vector<NodeOut>& inputs,
+                   const Set& set) {
+  Node* node = nullptr;
+  if (!status_.ok()) return node;
+  NodeBuilder builder(graph_.NewName(op), op);
+  for (const NodeOut& input : inputs) builder.Input(input);
+  set(&builder);
+  status_ = builder.Finalize(&graph_, &node, /*consume=*/true);
+  return node;
+}
+
+NodeOut Builder::Constant(const Tensor& tensor) {
+  return Add("Const", {}, [&](NodeBuilder* builder) {
+    builder->Attr("value", tensor).Attr("dtype", tensor.dtype());
+  });
+}
+
+NodeOut Builder::Integers(const std::vector<int32_t>& values) {
+  Tensor tensor(tensorflow::DT_INT32, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) {
+    tensor.flat<int32_t>()(i) = values[i];
+  }
+  return Constant(tensor);
+}
+
+NodeOut Builder::Integer(int32_t value) {
+  Tensor tensor(tensorflow::DT_INT32, {});
+  tensor.scalar<int32_t>()() = value;
+  return Constant(tensor);
+}
+
+void Builder::AddArguments() {
+  for (size_t i = 0; i < loop_.variables.size(); ++i) {
+    const Variable& variable = loop_.variables[i];
+    const DataType type = variable.role == Role::kInputList
+                              ? variable.initial.node->input_type(0)
+                              : loop_.body->arg_types[i];
+    arguments_.push_back(Add("_Arg", {}, [&](NodeBuilder* builder) {
+      builder->Attr("T", type).Attr("index", static_cast<int64_t>(i));
+    }));
+  }
+}
+
+// The number of steps.
+NodeOut Builder::Limit() {
+  if (loop_.limit_variable < 0) {
+    return Integer(static_cast<int32_t>(loop_.limit));
+  }
+  return Add("Maximum", {arguments_[loop_.limit_variable], Integer(0)});
+}
+
+// The tensor of a list without the steps that the loop does not reach. A loop
+// of more steps is an error, as it is for the list.
+NodeOut Builder::Steps(int list) {
+  const NodeOut rest = Integer(-1);
+  const NodeOut sizes = Add("Pack", {}, [&](NodeBuilder* builder) {
+    builder->Input({limit_, rest, rest});
+  });
+  return Add("Slice", {arguments_[list], Integers({0, 0, 0}), sizes});
+}
+
+// [batch, time], or empty.
+NodeOut Builder::Mask() {
+  if (layer_.mask < 0) return Constant(Tensor(tensorflow::DT_BOOL, {0}));
+  Node* const steps =
+      Add("Squeeze", {Steps(layer_.mask)}, [](NodeBuilder* builder) {
+        builder->Attr("squeeze_dims", std::vector<int>{2});
+      });
+  return Add("Transpose", {steps, Integers({1, 0})});
+}
+
+// Computes a value that no step changes before the loop.
+NodeOut Builder::Copy(const Value* value) {
+  const Node* const original = value->node;
+  if (original->IsArg()) {
+    if (loop_.variables[value->variable].role == Role::kInputList) {
+      status_ = absl::UnimplementedError("it uses a list as a weight");
+    }
+    return arguments_[value->variable];
+  }
+  Node*& copy = copies_[original];
+  if (copy == nullptr && status_.ok()) {
+    tensorflow::NodeDef definition = original->def();
+    definition.set_name(graph_.NewName("invariant"));
+    definition.clear_input();
+    copy = graph_.AddNode(definition, &status_);
+    std::vector<const tensorflow::Edge*> edges;
+    if (status_.ok()) status_ = original->input_edges(&edges);
+    for (const tensorflow::Edge* edge : edges) {
+      const NodeOut input =
+          Copy(loop_.values->Of(edge->src(), edge->src_output()));
+      if (!status_.ok()) break;
+      graph_.AddEdge(input.node, input.index, copy, edge->dst_input());
+    }
+  }
+  return NodeOut(copy, value->output);
+}
+
+NodeOut Builder::Columns(const Piece& piece) {
+  const NodeOut whole = Copy(piece.whole);
+  if (!piece.columns.has_value()) return whole;
+  const auto& columns = *piece.columns;
+  if (columns.count > 0) {
+    Node* const split =
+        Add("Split", {Integer(-1), whole}, [&](NodeBuilder* builder) {
+          builder->Attr("num_split", columns.count);
+        });
+    return NodeOut(split, static_cast<int>(columns.index));
+  }
+  // whole[..., begin:end]
+  const NodeOut begin = Integers({0, static_cast<int32_t>(columns.begin)});
+  const NodeOut end = Integers({0, static_cast<int32_t>(columns.end)});
+  return Add("StridedSlice", {whole, begin, end, Integers({1, 1})},
+             [&](NodeBuilder* builder) {
+               builder->Attr("ellipsis_mask", 1)
+                   .Attr("end_mask", columns.end == 0 ? 2 : 0);
+             });
+}
+
+// Whether pieces are, in order, all columns of one value.
+bool AreWhole(const std::vector<Piece>& pieces) {
+  const int64_t size = static_cast<int64_t>(pieces.size());
+  if (size == 1 && !pieces[0].columns.has_value()) return true;
+  const int64_t width = pieces[0].columns.value_or(Columns{}).end;
+  for (int64_t i = 0; i < size; ++i) {
+    if (pieces[i].whole != pieces[0].whole || !pieces[i].columns.has_value()) {
+      return false;
+    }
+    const auto& [axis, index, count, begin, end] = *pieces[i].columns;
+    const bool is_part = count == size && index == i;
+    const bool is_range = count == 0 && width > 0 && begin == i * width &&
+                          (end == begin + width || (end == 0 && i == size - 1));
+    if (!is_part && !is_range) return false;
+  }
+  return true;
+}
+
+// Pieces of equal sizes beside each other.
+NodeOut Builder::Join(const std::vector<Piece>& pieces) {
+  if (AreWhole(pieces)) return Copy(pieces[0].whole);
+  std::vector<NodeOut> parts;
+  for (const Piece& piece : pieces) parts.push_back(Columns(piece));
+  return Add("ConcatV2", {}, [&](NodeBuilder* builder) {
+    builder->Input(parts).Input(Integer(-1));
+  });
+}
+
+// The biases of all gates, [gates * units], or empty. For a GRU
+// [2, gates * units].
+NodeOut Builder::Bias() {
+  const bool is_gru = layer_.rnn_mode == "gru";
+  const Gate& last = layer_.gates.back();
+  // For each bias, its pieces by gate.
+  std::vector<std::vector<Piece>> biases(last.biases.size() +
+                                         last.recurrent_biases.size());
+  for (const Gate& gate : layer_.gates) {
+    std::vector<Piece> pieces = gate.biases;
+    pieces.insert(pieces.end(), gate.recurrent_biases.begin(),
+                  gate.recurrent_biases.end());
+    if (pieces.size() != biases.size() || (is_gru && pieces.size() > 2)) {
+      status_ = absl::UnimplementedError("its biases are not known");
+      return limit_;
+    }
+    // A GRU only adds both biases, except those of its last gate.
+    if (is_gru && pieces.size() == 2 && last.biases.size() == 1 &&
+        pieces[1].whole == last.biases[0].whole) {
+      std::swap(pieces[0], pieces[1]);
+    }
+    for (size_t i = 0; i < pieces.size(); ++i) biases[i].push_back(pieces[i]);
+  }
+  std::vector<NodeOut> sums;
+  for (const auto& pieces : biases) sums.push_back(Join(pieces));
+  if (sums.empty()) return Constant(Tensor(type(), {0}));
+  if (!is_gru) {
+    NodeOut sum = sums[0];
+    for (size_t i = 1; i < sums.size(); ++i) sum = Add("AddV2", {sum, sums[i]});
+    return sum;
+  }
+  if (sums.size() == 1) {
+    const bool is_of_inputs = last.biases.size() == 1;
+    sums.insert(is_of_inputs ? sums.end() : sums.begin(),
+                Add("ZerosLike", {sums[0]}));
+  }
+  return Add("Pack", {}, [&](NodeBuilder* builder) { builder->Input(sums); });
+}
+
+// Adds the op.
+Node* Builder::Op() {
+  std::vector<Piece> kernels;
+  std::vector<Piece> recurrent_kernels;
+  for (const Gate& gate : layer_.gates) {
+    kernels.push_back(gate.kernel);
+    recurrent_kernels.push_back(gate.recurrent_kernel);
+  }
+  const NodeOut sequences =
+      Add("Transpose", {Steps(layer_.inputs), Integers({1, 0, 2})});
+  const NodeOut initial_h = arguments_[layer_.h];
+  const NodeOut initial_c = arguments_[layer_.c < 0 ? layer_.h : layer_.c];
+  return Add("TfRnnOps>KerasRNN",
+             {sequences, Mask(), initial_h, initial_c, Join(kernels),
+              Join(recurrent_kernels), Bias()},
+             [&](NodeBuilder* builder) {
+               builder->Attr("rnn_mode", layer_.rnn_mode)
+                   .Attr("activation", layer_.activation)
+                   .Attr("recurrent_activation", layer_.recurrent_activation)
+                   .Attr("return_sequences", layer_.returns_sequences)
+                   .Attr("zero_output_for_mask", layer_.zeroes_masked_outputs)
+                   .Attr("is_training", false);
+             });
+}
+
+NodeOut Builder::ListOf(const NodeOut& tensor) {
+  return Add(
+      "TensorListFromTensor", {tensor, Integer(-1)},
+      [&](NodeBuilder* builder) { builder->Attr("element_dtype", tensor.dt); });
+}
+
+// The output of the last step, [batch, units].
+NodeOut Builder::LastOutput(Node* op, const NodeOut& outputs) {
+  if (!layer_.returns_sequences) return NodeOut(op, 0);
+  return Add("StridedSlice",
+             {outputs, Integers({-1}), Integers({0}), Integers({1})},
+             [&](NodeBuilder* builder) {
+               builder->Attr("end_mask", 1).Attr("shrink_axis_mask", 1);
+             });
+}
+
+void Builder::AddResults(Node* op) {
+  // [time or 1, batch, units]
+  const NodeOut outputs =
+      layer_.returns_sequences
+          ? Add("Transpose", {NodeOut(op, 0), Integers({1, 0, 2})})
+          : Add("ExpandDims", {NodeOut(op, 0), Integer(0)});
+  std::vector<NodeOut> results;
+  for (size_t i = 0; i < loop_.variables.size(); ++i) {
+    const int index = static_cast<int>(i);
+    switch (loop_.variables[i].role) {
+      case Role::kInvariant:
+        results.push_back(arguments_[i]);
+        break;
+      case Role::kCounter:
+        results.push_back(limit_);
+        break;
+      case Role::kInputList:
+        results.push_back(ListOf(arguments_[i]));
+        break;
+      case Role::kOutputList:
+        results.push_back(ListOf(outputs));
+        break;
+      case Role::kState:
+        results.push_back(index == layer_.h   ? NodeOut(op, 1)
+                          : index == layer_.c ? NodeOut(op, 2)
+                                              : LastOutput(op, outputs));
+        break;
+    }
+  }
+  results.push_back(outputs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    Add("_Retval", {results[i]}, [&](NodeBuilder* builder) {
+      builder->Attr("T", results[i].dt).Attr("index", static_cast<int64_t>(i));
+    });
+  }
+}
+
+absl::Status Builder::Run(tensorflow::FunctionDef* function) {
+  AddArguments();
+  limit_ = Limit();
+  AddResults(Op());
+  if (!status_.ok()) return status_;
+  absl::Status status =
+      tensorflow::GraphToFunctionDef(graph_, "layer", function);
+  if (!status.ok()) return status;
+  const uint64_t hash = tensorflow::FunctionDefHash(*function);
+  function->mutable_signature()->set_name(
+      absl::StrCat("__tf_rnn_ops_layer_", absl::Hex(hash)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MakeLayerFunction(
+    const Loop& loop, const RecurrentLayer& layer,
+    const tensorflow::FunctionLibraryDefinition& library,
+    tensorflow::FunctionDef* function) {
+  return Builder(loop, layer, library).Run(function);
+}
+
+}  // namespace tf_rnn_ops

@@ -1,0 +1,247 @@
+#include "cc/tensorflow/loops/loop.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/common_runtime/function_def_utils.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/tensor.pb.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::Edge;
+using ::tensorflow::FunctionBody;
+using ::tensorflow::FunctionLibraryDefinition;
+using ::tensorflow::Node;
+
+// A body of a recurrent layer has about 60 nodes.
+constexpr int kMaxNodes = 1000;
+// How far `AreEqual` looks back.
+constexpr int kMaxDepth = 8;
+
+Output InputOf(const Node* node, int input) {
+  const Edge* edge = nullptr;
+  if (!node->input_edge(input, &edge).ok()) return {};
+  return {edge->src(), edge->src_output()};
+}
+
+Output WithoutIdentity(Output output) {
+  while (output.node != nullptr && output.node->type_string() == "Identity") {
+    output = InputOf(output.node, 0);
+  }
+  return output;
+}
+
+bool AreEqual(Output a, Output b, int max_depth) {
+  a = WithoutIdentity(a);
+  b = WithoutIdentity(b);
+  if (a.node == nullptr || b.node == nullptr || a.index != b.index) {
+    return false;
+  }
+  if (a.node == b.node) return true;
+  if (max_depth == 0 || a.node->type_string() != b.node->type_string() ||
+      a.node->op_def().is_stateful() || a.node->IsArg() ||
+      a.node->num_inputs() != b.node->num_inputs()) {
+    return false;
+  }
+  for (const auto& [name, value] : a.node->attrs()) {
+    const tensorflow::AttrValue* const other = b.node->attrs().Find(name);
+    const bool is_private = !name.empty() && name[0] == '_';
+    if (!is_private && (other == nullptr || value.SerializeAsString() !=
+                                                other->SerializeAsString())) {
+      return false;
+    }
+  }
+  for (int i = 0; i < a.node->num_inputs(); ++i) {
+    if (!AreEqual(InputOf(a.node, i), InputOf(b.node, i), max_depth - 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Instantiates a function that is an attribute of a node.
+absl::Status Instantiate(const Node* node, const char* attribute,
+                         const FunctionLibraryDefinition& library,
+                         std::unique_ptr<FunctionBody>* body) {
+  const tensorflow::NameAttrList* function = nullptr;
+  if (!tensorflow::TryGetNodeAttr(node->attrs(), attribute, &function)) {
+    return absl::NotFoundError("it has no body");
+  }
+  auto record = library.FindRecord(function->name());
+  if (record == nullptr) return absl::NotFoundError("its body is missing");
+  if (record->fdef().node_def_size() > kMaxNodes) {
+    return absl::UnimplementedError("its body is too large");
+  }
+  return tensorflow::FunctionDefToBodyHelper(
+      std::move(record), tensorflow::AttrSlice(&function->attr()), &library,
+      body);
+}
+
+// An error if a graph does more than compute values.
+absl::Status CheckIsPure(const tensorflow::Graph& graph) {
+  for (const Node* node : graph.op_nodes()) {
+    const bool may_be_stateful = node->IsArg() || node->IsRetval() ||
+                                 node->type_string() == "ReadVariableOp" ||
+                                 node->type_string() == "NoOp";
+    if (node->IsControlFlow() ||
+        (node->op_def().is_stateful() && !may_be_stateful)) {
+      return absl::UnimplementedError(
+          absl::StrCat("its step has the op ", node->type_string()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The variable whose value a body returns, also if it returns it elsewhere; -1
+// if it returns something else.
+int VariableOf(const Node* retval) {
+  const Output source = WithoutIdentity(InputOf(retval, 0));
+  int index = -1;
+  if (source.node != nullptr && source.node->IsArg()) {
+    tensorflow::TryGetNodeAttr(source.node->attrs(), "index", &index);
+  }
+  return index;
+}
+
+bool IsOne(const Value* value) {
+  return value->op == "constant" &&
+         IntegersOf(value->node) == std::vector<int64_t>{1};
+}
+
+bool IsVariable(const Value* value, int index) {
+  return value->op == "variable" && value->variable == index;
+}
+
+Role RoleOf(const Variable& variable, int index) {
+  const Value& next = *variable.next;
+  if (IsVariable(&next, index)) {
+    const Output source = WithoutIdentity(variable.initial);
+    const bool is_list = source.node != nullptr &&
+                         source.node->type_string() == "TensorListFromTensor";
+    return is_list ? Role::kInputList : Role::kInvariant;
+  }
+  if (next.op == "add" && IsVariable(next.inputs[0], index) &&
+      IsOne(next.inputs[1])) {
+    return Role::kCounter;
+  }
+  if (next.op == "write" && IsVariable(next.inputs[0], index)) {
+    return Role::kOutputList;
+  }
+  return Role::kState;
+}
+
+bool IsZeroInteger(const Output& output) {
+  return IntegersOf(output.node) == std::vector<int64_t>{0};
+}
+
+// Adds a limit to a loop: that of a condition `counter < limit`.
+absl::Status AddLimit(const Value* condition, Loop* loop) {
+  if (condition->op == "and") {
+    for (const Value* each : condition->inputs) {
+      absl::Status status = AddLimit(each, loop);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+  if (condition->op != "less") {
+    return absl::UnimplementedError("its condition is not a number of steps");
+  }
+  const Value& counter = *condition->inputs[0];
+  const Value& limit = *condition->inputs[1];
+  if (counter.op != "variable" ||
+      loop->variables[counter.variable].role != Role::kCounter ||
+      !limit.is_invariant) {
+    return absl::UnimplementedError("its condition is not a number of steps");
+  }
+  const bool is_first = loop->limit_variable < 0 && loop->limit < 0;
+  if (limit.op == "constant") {
+    const std::vector<int64_t> steps = IntegersOf(limit.node);
+    if (steps.size() != 1 || steps[0] < 0 || loop->limit_variable >= 0 ||
+        !(is_first || steps[0] == loop->limit)) {
+      return absl::UnimplementedError("its condition has several limits");
+    }
+    loop->limit = steps[0];
+    return absl::OkStatus();
+  }
+  const bool is_same =
+      limit.op == "variable" &&
+      (is_first || (loop->limit_variable >= 0 &&
+                    AreEqual(loop->variables[limit.variable].initial,
+                             loop->variables[loop->limit_variable].initial)));
+  if (!is_same) {
+    return absl::UnimplementedError("its condition has several limits");
+  }
+  loop->limit_variable = limit.variable;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool AreEqual(const Output& a, const Output& b) {
+  return AreEqual(a, b, kMaxDepth);
+}
+
+bool IsZero(const Output& output) {
+  const Output source = WithoutIdentity(output);
+  if (source.node == nullptr) return false;
+  const std::string& op = source.node->type_string();
+  if (op == "ZerosLike") return true;
+  if (op == "Fill") return IsZero(InputOf(source.node, 1));
+  const auto tensor = ConstantOf(source.node);
+  if (!tensor.has_value()) return false;
+  const absl::string_view data = tensor->tensor_data();
+  return data.find_first_not_of('\0') == absl::string_view::npos;
+}
+
+bool IsLoop(const Node* node) {
+  return node->type_string() == "While" ||
+         node->type_string() == "StatelessWhile";
+}
+
+absl::Status ReadLoop(const Node* node,
+                      const FunctionLibraryDefinition& library, Loop* loop) {
+  loop->node = node;
+  std::unique_ptr<FunctionBody> condition;
+  for (const auto& [attribute, body] :
+       {std::pair("body", &loop->body), std::pair("cond", &condition)}) {
+    absl::Status status = Instantiate(node, attribute, library, body);
+    if (status.ok()) status = CheckIsPure(*(*body)->graph);
+    if (!status.ok()) return status;
+  }
+  const size_t size = loop->body->arg_nodes.size();
+  if (loop->body->ret_nodes.size() != size ||
+      condition->arg_nodes.size() != size || condition->ret_nodes.size() != 1 ||
+      static_cast<size_t>(node->num_inputs()) != size) {
+    return absl::InvalidArgumentError("its body does not fit its variables");
+  }
+  std::vector<bool> is_invariant;
+  for (size_t i = 0; i < size; ++i) {
+    is_invariant.push_back(VariableOf(loop->body->ret_nodes[i]) ==
+                           static_cast<int>(i));
+  }
+  loop->values = std::make_unique<Values>(is_invariant);
+  for (size_t i = 0; i < size; ++i) {
+    const int index = static_cast<int>(i);
+    Variable variable;
+    variable.initial = InputOf(node, index);
+    const Output next = InputOf(loop->body->ret_nodes[i], 0);
+    if (variable.initial.node == nullptr || next.node == nullptr) {
+      return absl::InvalidArgumentError("it lacks an input");
+    }
+    variable.next = loop->values->Of(next.node, next.index);
+    variable.role = RoleOf(variable, index);
+    if (variable.role == Role::kCounter && !IsZeroInteger(variable.initial)) {
+      return absl::UnimplementedError("it does not start at step 0");
+    }
+    loop->variables.push_back(variable);
+  }
+  Values conditions(is_invariant);
+  const Output source = InputOf(condition->ret_nodes[0], 0);
+  return source.node == nullptr
+             ? absl::InvalidArgumentError("it has no condition")
+             : AddLimit(conditions.Of(source.node, source.index), loop);
+}
+
+}  // namespace tf_rnn_ops

@@ -1,0 +1,69 @@
+// A loop over the steps of sequences, as Keras and TensorFlow write it: a While
+// whose variables are counters, tensor lists, states, and values that no step
+// changes.
+
+#ifndef TF_RNN_OPS_CC_TENSORFLOW_LOOPS_LOOP_H_
+#define TF_RNN_OPS_CC_TENSORFLOW_LOOPS_LOOP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/tensorflow/loops/value.h"
+#include "tensorflow/core/common_runtime/function_body.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_rnn_ops {
+
+// An output of a node.
+struct Output {
+  const tensorflow::Node* node = nullptr;
+  int index = 0;
+};
+
+// Whether two outputs have the same value, as far as the graph shows.
+bool AreEqual(const Output& a, const Output& b);
+
+// Whether an output consists of zeros, as far as the graph shows.
+bool IsZero(const Output& output);
+
+// What a variable of a loop is for.
+enum class Role {
+  kInvariant,   // no step changes it
+  kCounter,     // the number of the step
+  kInputList,   // a tensor list that is read at each step; no step changes it
+  kOutputList,  // a tensor list into which each step writes
+  kState,       // anything else
+};
+
+struct Variable {
+  Output initial;               // before the first step
+  const Value* next = nullptr;  // after a step
+  Role role = Role::kState;
+};
+
+struct Loop {
+  const tensorflow::Node* node = nullptr;  // the While
+  std::unique_ptr<tensorflow::FunctionBody> body;
+  std::unique_ptr<Values> values;
+  std::vector<Variable> variables;
+  // The number of steps: a variable that no step changes, or a constant.
+  int limit_variable = -1;
+  int64_t limit = -1;
+};
+
+// Whether a node is a loop.
+bool IsLoop(const tensorflow::Node* node);
+
+// Reads a loop. An error tells why it is no loop over the steps of sequences.
+absl::Status ReadLoop(const tensorflow::Node* node,
+                      const tensorflow::FunctionLibraryDefinition& library,
+                      Loop* loop);
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_TENSORFLOW_LOOPS_LOOP_H_

@@ -1,0 +1,54 @@
+// Recognizes the loop of an LSTM, GRU or SimpleRNN.
+
+#ifndef TF_RNN_OPS_CC_TENSORFLOW_LOOPS_RECURRENT_LAYER_H_
+#define TF_RNN_OPS_CC_TENSORFLOW_LOOPS_RECURRENT_LAYER_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/tensorflow/loops/loop.h"
+#include "cc/tensorflow/loops/value.h"
+
+namespace tf_rnn_ops {
+
+// A value that no step changes, or some of its columns.
+struct Piece {
+  const Value* whole = nullptr;
+  std::optional<Columns> columns;  // none: all
+};
+
+// What a step adds up for a gate: x W + h R + the biases.
+struct Gate {
+  Piece kernel;                         // W, [features, units]
+  Piece recurrent_kernel;               // R, [units, units]
+  std::vector<Piece> biases;            // each [units]
+  std::vector<Piece> recurrent_biases;  // added to h R before r multiplies it
+};
+
+// The loop of a layer, in terms of the op KerasRNN. Numbers are those of
+// variables of the loop.
+struct RecurrentLayer {
+  std::string rnn_mode;
+  std::string activation = "tanh";
+  std::string recurrent_activation = "sigmoid";
+  std::vector<Gate> gates;  // in the order of the op
+
+  int inputs = -1;  // the list of x, each [batch, features]
+  int mask = -1;    // the list of masks, each [batch, 1], or -1
+  int h = -1;
+  int c = -1;            // of an LSTM
+  int last_output = -1;  // the output of the step before, or -1
+  int outputs = -1;      // the list of outputs
+
+  bool returns_sequences = false;  // or the list has only the last output
+  bool zeroes_masked_outputs = false;
+};
+
+// Recognizes a layer. An error tells what is not understood.
+absl::Status RecognizeLayer(const Loop& loop, RecurrentLayer* layer);
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_TENSORFLOW_LOOPS_RECURRENT_LAYER_H_

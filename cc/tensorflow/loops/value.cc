@@ -1,0 +1,250 @@
+#include "cc/tensorflow/loops/value.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/tensor.pb.h"
+#include "tensorflow/core/framework/types.pb.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::Node;
+using ::tensorflow::Tensor;
+
+// Larger constants are weights, whose values do not matter.
+constexpr int64_t kMaxElements = 1 << 20;
+constexpr size_t kMaxBytes = 1024;
+
+// The name of an op of two inputs, or "".
+std::string NameOfBinary(const Node* node) {
+  static const auto& names = *new std::map<std::string, std::string>{
+      {"Add", "add"},         {"AddV2", "add"},   {"BiasAdd", "add"},
+      {"Greater", "greater"}, {"Less", "less"},   {"LogicalAnd", "and"},
+      {"MatMul", "matmul"},   {"Maximum", "max"}, {"Minimum", "min"},
+      {"Mul", "mul"},         {"RealDiv", "div"}, {"Sub", "sub"}};
+  const auto name = names.find(node->type_string());
+  if (name == names.end() || node->num_inputs() != 2) return "";
+  bool is_transposed = false;
+  for (const char* attribute : {"transpose_a", "transpose_b"}) {
+    bool value = false;
+    tensorflow::TryGetNodeAttr(node->attrs(), attribute, &value);
+    is_transposed |= value;
+  }
+  std::string format = "NHWC";
+  tensorflow::TryGetNodeAttr(node->attrs(), "data_format", &format);
+  return is_transposed || format != "NHWC" ? "" : name->second;
+}
+
+bool IsUnary(const std::string& op) {
+  return op == "Tanh" || op == "Sigmoid" || op == "Relu";
+}
+
+// Whether a node passes on its input: its value is that of the input.
+bool PassesInput(const Node* node) {
+  const std::string& op = node->type_string();
+  if (op == "Cast") {
+    return node->input_type(0) == node->output_type(0);
+  }
+  return op == "Identity" || op == "Snapshot" || op == "StopGradient" ||
+         op == "PreventGradient";
+}
+
+const Node* InputOf(const Node* node, int input) {
+  const Node* source = nullptr;
+  return node->input_node(input, &source).ok() ? source : nullptr;
+}
+
+int64_t IntAttribute(const Node* node, const char* name) {
+  int64_t value = 0;
+  tensorflow::TryGetNodeAttr(node->attrs(), name, &value);
+  return value;
+}
+
+// The columns that output `output` of a Split takes. None if it takes rows of
+// a matrix that may differ between steps.
+std::optional<Columns> ColumnsOfSplit(const Node* node, int output) {
+  const std::vector<int64_t> axis = IntegersOf(InputOf(node, 0));
+  if (axis.size() != 1 || axis[0] < -1 || axis[0] > 1) return std::nullopt;
+  Columns columns;
+  columns.axis = axis[0];
+  columns.index = output;
+  columns.count = node->num_outputs();
+  return columns;
+}
+
+// The columns that a StridedSlice takes: [:, begin:end] of a matrix or
+// [begin:end] of a vector. None if it takes something else.
+std::optional<Columns> ColumnsOfSlice(const Node* node) {
+  const std::vector<int64_t> begin = IntegersOf(InputOf(node, 1));
+  const std::vector<int64_t> end = IntegersOf(InputOf(node, 2));
+  const std::vector<int64_t> strides = IntegersOf(InputOf(node, 3));
+  const bool is_range = IntAttribute(node, "ellipsis_mask") == 0 &&
+                        IntAttribute(node, "new_axis_mask") == 0 &&
+                        IntAttribute(node, "shrink_axis_mask") == 0;
+  const size_t rank = begin.size();
+  if (!is_range || rank < 1 || rank > 2 || end.size() != rank ||
+      strides != std::vector<int64_t>(rank, 1)) {
+    return std::nullopt;
+  }
+  const int64_t axis = static_cast<int64_t>(rank) - 1;
+  const int64_t begins = IntAttribute(node, "begin_mask");
+  const int64_t ends = IntAttribute(node, "end_mask");
+  const bool has_all_rows = axis == 0 || ((begins & 1) != 0 && (ends & 1) != 0);
+  const bool is_first = (begins >> axis & 1) != 0;
+  const bool is_last = (ends >> axis & 1) != 0;
+  Columns columns;
+  columns.axis = axis;
+  columns.begin = is_first ? 0 : begin[axis];
+  columns.end = is_last ? 0 : end[axis];
+  const bool is_known =
+      columns.begin >= 0 && (is_last || columns.end > columns.begin);
+  return has_all_rows && is_known ? std::optional<Columns>(columns)
+                                  : std::nullopt;
+}
+
+// Whether a node repeats each row of a matrix of one column, or nothing.
+bool RepeatsColumn(const Node* node) {
+  const std::vector<int64_t> multiples = IntegersOf(InputOf(node, 1));
+  const bool is_mask = node->output_type(0) == tensorflow::DT_BOOL;
+  return std::all_of(multiples.begin(), multiples.end(),
+                     [](int64_t n) { return n == 1; }) ||
+         (is_mask && multiples.size() == 2 && multiples[0] == 1);
+}
+
+}  // namespace
+
+std::optional<Tensor> ConstantOf(const Node* node) {
+  while (node != nullptr && PassesInput(node)) node = InputOf(node, 0);
+  const tensorflow::TensorProto* proto = nullptr;
+  Tensor tensor;
+  if (node == nullptr || !node->IsConstant() ||
+      !tensorflow::TryGetNodeAttr(node->attrs(), "value", &proto) ||
+      !tensorflow::DataTypeCanUseMemcpy(proto->dtype()) ||
+      !tensorflow::TensorShape::IsValid(proto->tensor_shape()) ||
+      tensorflow::TensorShape(proto->tensor_shape()).num_elements() >
+          kMaxElements ||
+      !tensor.FromProto(*proto)) {
+    return std::nullopt;
+  }
+  return tensor;
+}
+
+std::vector<int64_t> IntegersOf(const Node* node) {
+  std::vector<int64_t> values;
+  const std::optional<Tensor> tensor = ConstantOf(node);
+  if (!tensor.has_value() || tensor->dims() > 1 || tensor->NumElements() > 8) {
+    return values;
+  }
+  for (int i = 0; i < tensor->NumElements(); ++i) {
+    if (tensor->dtype() == tensorflow::DT_INT32) {
+      values.push_back(tensor->flat<int32_t>()(i));
+    } else if (tensor->dtype() == tensorflow::DT_INT64) {
+      values.push_back(tensor->flat<int64_t>()(i));
+    }
+  }
+  return values;
+}
+
+const Value* Values::Of(const Node* node, int output) {
+  const Value*& value = known_[{node, output}];
+  // Making it may add to `known_`, which keeps references valid.
+  if (value == nullptr) value = Make(node, output);
+  return value;
+}
+
+const Value* Values::OfVariable(int index) const {
+  const auto value = variables_.find(index);
+  return value == variables_.end() ? nullptr : value->second;
+}
+
+const Value* Values::OfInput(const Node* node, int input) {
+  const tensorflow::Edge* edge = nullptr;
+  if (!node->input_edge(input, &edge).ok()) {
+    Value missing;
+    missing.op = "missing";
+    return Unique(missing, absl::StrCat(node->id(), ":", input));
+  }
+  return Of(edge->src(), edge->src_output());
+}
+
+const Value* Values::Make(const Node* node, int output) {
+  if (PassesInput(node)) return OfInput(node, 0);
+  Value value;
+  value.node = node;
+  value.output = output;
+  const std::string& op = node->type_string();
+  if (node->IsArg()) {
+    value.op = "variable";
+    value.variable = static_cast<int>(IntAttribute(node, "index"));
+    value.is_invariant = is_invariant_[value.variable];
+    return variables_[value.variable] = Unique(value);
+  }
+  if (node->IsConstant()) {
+    value.op = "constant";
+    value.is_invariant = true;
+    const auto* tensor = node->attrs().Find("value");
+    return Unique(value, tensor->ByteSizeLong() <= kMaxBytes
+                             ? tensor->SerializeAsString()
+                             : absl::StrCat(node->id()));
+  }
+  value.is_invariant = true;
+  for (int i = 0; i < node->num_inputs(); ++i) {
+    value.inputs.push_back(OfInput(node, i));
+    value.is_invariant &= value.inputs.back()->is_invariant;
+  }
+  if (op == "Tile" && RepeatsColumn(node)) return value.inputs[0];
+  std::optional<Columns> columns;
+  if (op == "Split") {
+    columns = ColumnsOfSplit(node, output);
+  } else if (op == "StridedSlice") {
+    columns = ColumnsOfSlice(node);
+  }
+  if (columns.has_value()) {
+    value.op = "columns";
+    value.columns = *columns;
+    value.inputs = {value.inputs[op == "Split" ? 1 : 0]};
+    return Unique(value);
+  }
+  const std::string binary = NameOfBinary(node);
+  if (!binary.empty()) {
+    value.op = binary;
+    return Unique(value);
+  }
+  if (op == "ReadVariableOp") {
+    value.op = "read";
+    return Unique(value);
+  }
+  if (op == "TensorListGetItem" || op == "TensorListSetItem") {
+    value.op = op == "TensorListGetItem" ? "item" : "write";
+    return Unique(value);
+  }
+  value.op = op;
+  if (IsUnary(op) || op == "Select" || op == "SelectV2") return Unique(value);
+  // Of an unknown op, only the output of the same node is equal.
+  return Unique(value, absl::StrCat(node->id()));
+}
+
+const Value* Values::Unique(Value value, const std::string& attributes) {
+  std::string key =
+      absl::StrCat(value.op, "/", value.variable, "/", value.columns.axis, ",",
+                   value.columns.index, ",", value.columns.count, ",",
+                   value.columns.begin, ",", value.columns.end);
+  for (const Value* input : value.inputs) {
+    absl::StrAppend(&key, "/", reinterpret_cast<uintptr_t>(input));
+  }
+  // The type tells values of different types apart.
+  if (value.node != nullptr) {
+    const bool is_known = value.op == "columns" || value.node->IsConstant();
+    absl::StrAppend(&key, "/", value.node->output_type(value.output), "/",
+                    is_known ? 0 : value.output);
+  }
+  absl::StrAppend(&key, "/", attributes);
+  std::unique_ptr<Value>& known = values_[key];
+  if (known == nullptr) known = std::make_unique<Value>(std::move(value));
+  return known.get();
+}
+
+}  // namespace tf_rnn_ops
