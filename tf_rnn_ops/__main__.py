@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import __version__, _build_info, _builtin_kernels, _device_check, _gpu_kernels, _library, _xla
+from tf_rnn_ops import __version__, _build_info, _builtin_kernels, _device_check, _gpu_kernels, _graphs, _library, _xla
 from tf_rnn_ops._keras import acceleration, execution
 from tf_rnn_ops._keras.environment import version_and_backend
 
@@ -141,10 +141,11 @@ def _report() -> None:
 
 
 def _run(program: str, arguments: Sequence[str], is_module: bool) -> None:
-    """Runs a program as Python does, with Keras accelerated."""
+    """Runs a program as Python does, with Keras and graphs accelerated."""
     acceleration.accelerate_keras()
+    _graphs.accelerate_graphs()
     # For processes that it starts and that import this package.
-    os.environ[acceleration.VARIABLE] = "1"
+    os.environ[acceleration.VARIABLE] = os.environ[_graphs.VARIABLE] = "1"
     sys.argv = [program, *arguments]
     try:
         if is_module:
@@ -160,6 +161,11 @@ def _run(program: str, arguments: Sequence[str], is_module: bool) -> None:
             counts["loop"],
             counts["Keras"],
         )
+        replaced, others = _graphs.loop_counts()
+        if replaced or others:
+            logging.getLogger("tf_rnn_ops").info(
+                "of the recurrent loops in graphs, %d ran on the op and %d as they are", replaced, others
+            )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
 #include "cc/tensorflow/loops/layer_function.h"
@@ -249,11 +251,12 @@ void AccelerateFunctions(std::vector<std::string> names,
 }
 
 // Replaces the loops in a graph, but not those in its functions.
-absl::Status AccelerateMainGraph(const Graph& graph,
+// name: of the graph, in reports.
+absl::Status AccelerateMainGraph(const std::string& name, const Graph& graph,
                                  FunctionLibraryDefinition* library,
                                  GraphDef* definition,
                                  std::vector<LoopReport>* loops) {
-  const auto replacements = FindReplacements("", graph, *library, loops);
+  const auto replacements = FindReplacements(name, graph, *library, loops);
   Replace(replacements, /*is_function=*/false, definition->mutable_node());
   for (const auto& [unused, replacement] : replacements) {
     absl::Status status = library->AddFunctionDef(replacement.layer);
@@ -261,6 +264,45 @@ absl::Status AccelerateMainGraph(const Graph& graph,
   }
   return absl::OkStatus();
 }
+
+// The loops that were found in the process, each counted once: TensorFlow may
+// prepare a function several times.
+class LoopCounts {
+ public:
+  // Never destroyed.
+  static LoopCounts* Get() {
+    static LoopCounts& counts = *new LoopCounts;
+    return &counts;
+  }
+
+  void Add(const std::vector<LoopReport>& loops) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const LoopReport& loop : loops) {
+      const bool is_replaced = loop.why_not.empty();
+      const bool is_new =
+          (is_replaced ? replaced_ : others_)
+              .insert(absl::StrCat(loop.function, "/", loop.node))
+              .second;
+      if (!is_new) continue;
+      VLOG(1) << "loop " << loop.node << " of function " << loop.function
+              << (is_replaced ? " runs on the op as " : " stays: ")
+              << (is_replaced ? loop.mode : loop.why_not);
+    }
+  }
+
+  int64_t NumReplaced() { return Size(replaced_); }
+  int64_t NumOther() { return Size(others_); }
+
+ private:
+  int64_t Size(const std::set<std::string>& loops) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return static_cast<int64_t>(loops.size());
+  }
+
+  std::mutex mutex_;
+  std::set<std::string> replaced_;
+  std::set<std::string> others_;
+};
 
 // Replaces the loops in each graph before TensorFlow lowers and inlines them.
 class AccelerateGraphs final : public tensorflow::GraphOptimizationPass {
@@ -272,16 +314,14 @@ class AccelerateGraphs final : public tensorflow::GraphOptimizationPass {
       return absl::OkStatus();
     }
     const absl::Status status = CatchInKernel("AccelerateGraphs", [&] {
-      return FromAbslStatus(Accelerate(options.graph, options.flib_def));
+      return FromAbslStatus(Accelerate(options));
     });
-    // A graph that is not changed is no error.
+    // A graph that stays as it is still runs.
     if (!status.ok()) LOG(WARNING) << "graph not accelerated: " << status;
     return absl::OkStatus();
   }
 
   inline static std::atomic<bool> is_on = false;
-  inline static std::atomic<int64_t> num_replaced = 0;
-  inline static std::atomic<int64_t> num_kept = 0;
 
  private:
   static bool HasAccelerator(const tensorflow::DeviceSet* devices) {
@@ -293,12 +333,14 @@ class AccelerateGraphs final : public tensorflow::GraphOptimizationPass {
     return false;
   }
 
-  static absl::Status Accelerate(std::unique_ptr<Graph>* graph,
-                                 FunctionLibraryDefinition* library);
+  static absl::Status Accelerate(
+      const tensorflow::GraphOptimizationPassOptions& options);
 };
 
-absl::Status AccelerateGraphs::Accelerate(std::unique_ptr<Graph>* graph,
-                                          FunctionLibraryDefinition* library) {
+absl::Status AccelerateGraphs::Accelerate(
+    const tensorflow::GraphOptimizationPassOptions& options) {
+  std::unique_ptr<Graph>* const graph = options.graph;
+  FunctionLibraryDefinition* const library = options.flib_def;
   std::vector<std::string> called;
   bool has_loop = false;
   for (const Node* node : (*graph)->op_nodes()) {
@@ -310,31 +352,31 @@ absl::Status AccelerateGraphs::Accelerate(std::unique_ptr<Graph>* graph,
   std::vector<LoopReport> loops;
   AccelerateFunctions(called, library, &loops);
   if (has_loop) {
+    const std::string name = options.function_def != nullptr
+                                 ? options.function_def->signature().name()
+                                 : options.session_handle;
     GraphDef definition;
     (*graph)->ToGraphDef(&definition, /*include_flib_def=*/false);
     absl::Status status =
-        AccelerateMainGraph(**graph, library, &definition, &loops);
+        AccelerateMainGraph(name, **graph, library, &definition, &loops);
     if (!status.ok()) return status;
     auto accelerated = std::make_unique<Graph>(*library);
-    tensorflow::GraphConstructorOptions options;
-    options.allow_internal_ops = true;
-    options.add_default_attributes = false;
-    status = tensorflow::ConvertGraphDefToGraph(options, std::move(definition),
-                                                accelerated.get());
+    tensorflow::GraphConstructorOptions constructor;
+    constructor.allow_internal_ops = true;
+    constructor.add_default_attributes = false;
+    status = tensorflow::ConvertGraphDefToGraph(
+        constructor, std::move(definition), accelerated.get());
     if (!status.ok()) return status;
     *graph = std::move(accelerated);
   }
-  for (const LoopReport& loop : loops) {
-    (loop.why_not.empty() ? num_replaced : num_kept)++;
-    VLOG(1) << "loop " << loop.function << " " << loop.node << ": "
-            << (loop.why_not.empty() ? loop.mode : loop.why_not);
-  }
+  LoopCounts::Get()->Add(loops);
   return absl::OkStatus();
 }
 
 [[maybe_unused]] const bool registered = [] {
   const char* const wanted = std::getenv("TF_RNN_OPS_ACCELERATE_GRAPHS");
-  AccelerateGraphs::is_on = wanted != nullptr && wanted[0] == '1';
+  AccelerateGraphs::is_on =
+      wanted != nullptr && absl::string_view(wanted) == "1";
   // Phase 10 lowers the loops.
   tensorflow::OptimizationPassRegistry::Global()->Register(
       tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, /*phase=*/5,
@@ -359,7 +401,7 @@ absl::Status AccelerateGraph(GraphDef* graph, std::vector<LoopReport>* loops) {
     absl::Status status =
         tensorflow::ConvertGraphDefToGraph(options, *graph, &main);
     if (status.ok()) {
-      status = AccelerateMainGraph(main, &library, graph, loops);
+      status = AccelerateMainGraph("", main, &library, graph, loops);
     }
     if (!status.ok()) return status;
   }
@@ -371,17 +413,23 @@ absl::Status AccelerateGraph(GraphDef* graph, std::vector<LoopReport>* loops) {
 
 extern "C" {
 
-// Starts or ends the replacement of loops in all graphs that TensorFlow
-// prepares from now on.
-__attribute__((visibility("default"))) void TfRnnOps_AccelerateGraphs(
-    bool is_on) {
-  tf_rnn_ops::AccelerateGraphs::is_on = is_on;
+// Replaces loops in all graphs that TensorFlow prepares from now on.
+__attribute__((visibility("default"))) void TfRnnOps_AccelerateGraphs() {
+  tf_rnn_ops::AccelerateGraphs::is_on = true;
 }
 
-// The number of loops replaced so far, and of those not replaced.
-__attribute__((visibility("default"))) void TfRnnOps_CountLoops(
-    int64_t* replaced, int64_t* kept) {
-  *replaced = tf_rnn_ops::AccelerateGraphs::num_replaced;
-  *kept = tf_rnn_ops::AccelerateGraphs::num_kept;
+// Ends that.
+__attribute__((visibility("default"))) void TfRnnOps_RestoreGraphs() {
+  tf_rnn_ops::AccelerateGraphs::is_on = false;
+}
+
+// The number of loops over the steps of sequences that were replaced.
+__attribute__((visibility("default"))) int64_t TfRnnOps_NumAcceleratedLoops() {
+  return tf_rnn_ops::LoopCounts::Get()->NumReplaced();
+}
+
+// The number of those that were not.
+__attribute__((visibility("default"))) int64_t TfRnnOps_NumOtherLoops() {
+  return tf_rnn_ops::LoopCounts::Get()->NumOther();
 }
 }

@@ -132,6 +132,14 @@ NodeOut Builder::Steps(int list) {
 
 // [batch, time], or empty.
 NodeOut Builder::Mask() {
+  if (layer_.compared_step != nullptr) {
+    const Value& comparison = *layer_.compared_step;
+    const NodeOut of_sequences =
+        Add("ExpandDims", {Copy(comparison.inputs[0]), Integer(1)});
+    const NodeOut steps = Add("Range", {Integer(0), limit_, Integer(1)});
+    return Add(comparison.op == "less" ? "Less" : "Greater",
+               {of_sequences, steps});
+  }
   if (layer_.mask < 0) return Constant(Tensor(tensorflow::DT_BOOL, {0}));
   Node* const steps =
       Add("Squeeze", {Steps(layer_.mask)}, [](NodeBuilder* builder) {

@@ -156,25 +156,24 @@ absl::Status AddLimit(const Value* condition, Loop* loop) {
     return absl::UnimplementedError("its condition is not a number of steps");
   }
   const bool is_first = loop->limit_variable < 0 && loop->limit < 0;
-  if (limit.op == "constant") {
-    const std::vector<int64_t> steps = IntegersOf(limit.node);
-    if (steps.size() != 1 || steps[0] < 0 || loop->limit_variable >= 0 ||
-        !(is_first || steps[0] == loop->limit)) {
-      return absl::UnimplementedError("its condition has several limits");
-    }
+  const bool is_variable = limit.op == "variable";
+  const std::vector<int64_t> steps = IntegersOf(
+      is_variable ? loop->variables[limit.variable].initial.node : limit.node);
+  bool is_same = false;
+  if (steps.size() == 1) {
+    is_same = steps[0] >= 0 && (is_first || loop->limit == steps[0]);
     loop->limit = steps[0];
+  } else if (is_variable) {
+    is_same =
+        is_first || (loop->limit_variable >= 0 &&
+                     AreEqual(loop->variables[limit.variable].initial,
+                              loop->variables[loop->limit_variable].initial));
+    loop->limit_variable = limit.variable;
+  }
+  if (is_same && (loop->limit < 0 || loop->limit_variable < 0)) {
     return absl::OkStatus();
   }
-  const bool is_same =
-      limit.op == "variable" &&
-      (is_first || (loop->limit_variable >= 0 &&
-                    AreEqual(loop->variables[limit.variable].initial,
-                             loop->variables[loop->limit_variable].initial)));
-  if (!is_same) {
-    return absl::UnimplementedError("its condition has several limits");
-  }
-  loop->limit_variable = limit.variable;
-  return absl::OkStatus();
+  return absl::UnimplementedError("its condition has several limits");
 }
 
 }  // namespace

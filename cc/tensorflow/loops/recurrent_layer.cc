@@ -55,14 +55,12 @@ const Value* OtherThan(double number, const Value* value,
   return nullptr;
 }
 
-// The z of Keras's hard_sigmoid(z) = max(min(z / 6 + 0.5, 1), 0), or null.
+// The z of Keras's hard_sigmoid(z) = relu6(z + 3) / 6, or null.
 const Value* InputOfHardSigmoid(const Value* value) {
-  const Value* z = OtherThan(0, value, "max");
-  if (z != nullptr) z = OtherThan(1, z, "min");
-  if (z != nullptr) z = OtherThan(0.5, z, "add");
-  const bool is_divided =
-      z != nullptr && z->op == "div" && IsNumber(z->inputs[1], 6);
-  return is_divided ? z->inputs[0] : nullptr;
+  const bool is_divided = value->op == "div" && IsNumber(value->inputs[1], 6) &&
+                          value->inputs[0]->op == "Relu6";
+  return is_divided ? OtherThan(3, value->inputs[0]->inputs[0], "add")
+                    : nullptr;
 }
 
 bool IsSelect(const Value* value) {
@@ -165,6 +163,7 @@ class Recognizer {
  private:
   absl::Status FindOutputs();
   absl::Status FindMask();
+  bool IsMaskOfSteps();
   absl::Status FindStates();
   absl::Status FindCell();
   bool IsLstm(const Value* h, const Value* c);
@@ -244,14 +243,7 @@ absl::Status Recognizer::FindMask() {
   mask_ = output_->inputs[0];
   new_output_ = output_->inputs[1];
   const Value* const otherwise = output_->inputs[2];
-  layer_->mask = ListOf(mask_);
-  if (layer_->mask < 0) return NotUnderstood("its mask is not one of steps");
-  // One value for each sequence, not one for each unit.
-  const std::vector<int64_t> shape = IntegersOf(mask_->inputs[2]->node);
-  if (shape.size() != 2 || shape[1] != 1 ||
-      mask_->node->output_type(0) != tensorflow::DT_BOOL) {
-    return NotUnderstood("its mask has more than one value per step");
-  }
+  if (!IsMaskOfSteps()) return NotUnderstood("its mask is not one of steps");
   if (otherwise->op != "variable") {
     layer_->zeroes_masked_outputs =
         otherwise->is_invariant && IsZero({otherwise->node, otherwise->output});
@@ -266,6 +258,23 @@ absl::Status Recognizer::FindMask() {
   layer_->zeroes_masked_outputs = last.role == Role::kInvariant;
   if (last.role == Role::kState) layer_->last_output = otherwise->variable;
   return absl::OkStatus();
+}
+
+// Whether the mask has one value for each sequence, not one for each unit.
+bool Recognizer::IsMaskOfSteps() {
+  layer_->mask = ListOf(mask_);
+  if (layer_->mask >= 0) {
+    const std::vector<int64_t> shape = IntegersOf(mask_->inputs[2]->node);
+    return shape.size() == 2 && shape[1] == 1 &&
+           mask_->node->output_type(0) == tensorflow::DT_BOOL;
+  }
+  // Only the older Select takes a vector as one value for each row.
+  const bool is_comparison = output_->op == "Select" &&
+                             (mask_->op == "greater" || mask_->op == "less") &&
+                             mask_->inputs[0]->is_invariant &&
+                             IsCounter(mask_->inputs[1]);
+  if (is_comparison) layer_->compared_step = mask_;
+  return is_comparison;
 }
 
 absl::Status Recognizer::FindStates() {
@@ -296,7 +305,8 @@ absl::Status Recognizer::FindCell() {
   for (int state : states_) {
     const Value* value = loop_.variables[state].next;
     if (mask_ != nullptr) {
-      const bool is_kept = IsSelect(value) && value->inputs[0] == mask_ &&
+      const bool is_kept = value->op == output_->op &&
+                           value->inputs[0] == mask_ &&
                            IsVariable(value->inputs[2], state);
       if (!is_kept) return NotUnderstood("its mask does not keep its states");
       value = value->inputs[1];

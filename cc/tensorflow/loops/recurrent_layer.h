@@ -37,6 +37,9 @@ struct RecurrentLayer {
 
   int inputs = -1;  // the list of x, each [batch, features]
   int mask = -1;    // the list of masks, each [batch, 1], or -1
+  // Or the mask of a step, [batch]: a comparison of the step with a value for
+  // each sequence.
+  const Value* compared_step = nullptr;
   int h = -1;
   int c = -1;            // of an LSTM
   int last_output = -1;  // the output of the step before, or -1

@@ -21,10 +21,10 @@ constexpr size_t kMaxBytes = 1024;
 // The name of an op of two inputs, or "".
 std::string NameOfBinary(const Node* node) {
   static const auto& names = *new std::map<std::string, std::string>{
-      {"Add", "add"},         {"AddV2", "add"},   {"BiasAdd", "add"},
-      {"Greater", "greater"}, {"Less", "less"},   {"LogicalAnd", "and"},
-      {"MatMul", "matmul"},   {"Maximum", "max"}, {"Minimum", "min"},
-      {"Mul", "mul"},         {"RealDiv", "div"}, {"Sub", "sub"}};
+      {"Add", "add"},         {"AddV2", "add"}, {"BiasAdd", "add"},
+      {"Greater", "greater"}, {"Less", "less"}, {"LogicalAnd", "and"},
+      {"MatMul", "matmul"},   {"Mul", "mul"},   {"RealDiv", "div"},
+      {"Sub", "sub"}};
   const auto name = names.find(node->type_string());
   if (name == names.end() || node->num_inputs() != 2) return "";
   bool is_transposed = false;
@@ -39,7 +39,7 @@ std::string NameOfBinary(const Node* node) {
 }
 
 bool IsUnary(const std::string& op) {
-  return op == "Tanh" || op == "Sigmoid" || op == "Relu";
+  return op == "Tanh" || op == "Sigmoid" || op == "Relu" || op == "Relu6";
 }
 
 // Whether a node passes on its input: its value is that of the input.
@@ -63,15 +63,31 @@ int64_t IntAttribute(const Node* node, const char* name) {
   return value;
 }
 
-// The columns that output `output` of a Split takes. None if it takes rows of
-// a matrix that may differ between steps.
+// The columns that output `output` of a Split or SplitV takes. None if its axis
+// is not known.
 std::optional<Columns> ColumnsOfSplit(const Node* node, int output) {
-  const std::vector<int64_t> axis = IntegersOf(InputOf(node, 0));
+  const bool has_sizes = node->type_string() == "SplitV";
+  const std::vector<int64_t> axis =
+      IntegersOf(InputOf(node, has_sizes ? 2 : 0));
   if (axis.size() != 1 || axis[0] < -1 || axis[0] > 1) return std::nullopt;
   Columns columns;
   columns.axis = axis[0];
-  columns.index = output;
-  columns.count = node->num_outputs();
+  if (!has_sizes) {
+    columns.index = output;
+    columns.count = node->num_outputs();
+    return columns;
+  }
+  // -1 is the size of the rest, which is known only after the last part.
+  const std::vector<int64_t> sizes = IntegersOf(InputOf(node, 1));
+  const int last = static_cast<int>(sizes.size()) - 1;
+  for (int i = 0; i < output && i < last; ++i) {
+    if (sizes[i] < 0) return std::nullopt;
+    columns.begin += sizes[i];
+  }
+  if (last < output || (sizes[output] < 0 && output < last)) {
+    return std::nullopt;
+  }
+  columns.end = output == last ? 0 : columns.begin + sizes[output];
   return columns;
 }
 
@@ -114,10 +130,23 @@ bool RepeatsColumn(const Node* node) {
          (is_mask && multiples.size() == 2 && multiples[0] == 1);
 }
 
+// Whether a node is the maximum over the axes of a constant without axes.
+// Keras computes a number of steps so.
+bool IsMaximumOfScalar(const Node* node) {
+  const Node* const input =
+      node->type_string() == "Max" ? InputOf(node, 0) : nullptr;
+  const tensorflow::TensorProto* proto = nullptr;
+  return input != nullptr && input->IsConstant() &&
+         tensorflow::TryGetNodeAttr(input->attrs(), "value", &proto) &&
+         proto->tensor_shape().dim_size() == 0;
+}
+
 }  // namespace
 
 std::optional<Tensor> ConstantOf(const Node* node) {
-  while (node != nullptr && PassesInput(node)) node = InputOf(node, 0);
+  while (node != nullptr && (PassesInput(node) || IsMaximumOfScalar(node))) {
+    node = InputOf(node, 0);
+  }
   const tensorflow::TensorProto* proto = nullptr;
   Tensor tensor;
   if (node == nullptr || !node->IsConstant() ||
@@ -197,7 +226,7 @@ const Value* Values::Make(const Node* node, int output) {
   }
   if (op == "Tile" && RepeatsColumn(node)) return value.inputs[0];
   std::optional<Columns> columns;
-  if (op == "Split") {
+  if (op == "Split" || op == "SplitV") {
     columns = ColumnsOfSplit(node, output);
   } else if (op == "StridedSlice") {
     columns = ColumnsOfSlice(node);
@@ -207,6 +236,12 @@ const Value* Values::Make(const Node* node, int output) {
     value.columns = *columns;
     value.inputs = {value.inputs[op == "Split" ? 1 : 0]};
     return Unique(value);
+  }
+  // Keras 2 multiplies by a dropout mask of ones in inference.
+  for (int i = 0; i < 2 && op == "Mul"; ++i) {
+    const Value* const mask = value.inputs[i];
+    const Value* const masked = value.inputs[1 - i];
+    if (mask->op == "OnesLike" && mask->inputs[0] == masked) return masked;
   }
   const std::string binary = NameOfBinary(node);
   if (!binary.empty()) {

@@ -34,12 +34,12 @@ struct Value {
   //   variable  a variable of the loop, before the step
   //   constant
   //   read      of a TensorFlow variable (resource)
-  //   add, sub, mul, div, min, max, matmul, less, greater, and: of two inputs
+  //   add, sub, mul, div, matmul, less, greater, and: of two inputs
   //   Select, SelectV2: of mask, value, value
   //   columns   of a matrix or vector
   //   item      of a tensor list: list, step
   //   write     of a value into a tensor list: list, step, value
-  //   Relu, Sigmoid, Tanh: of an input
+  //   Relu, Relu6, Sigmoid, Tanh: of an input
   std::string op;
   std::vector<const Value*> inputs;
   int variable = -1;

@@ -1,0 +1,465 @@
+"""Tests of `accelerate_graphs`: which loops of graphs run on the op, with what results, and which stay."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from checks import parity
+from checks.keras_layers import Tensor, outputs_and_gradients, randomize
+from checks.op_definitions import ops_of
+from environment import processes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # is not public
+
+import tf_rnn_ops
+from tf_rnn_ops import _graphs
+
+# XLA compiles loops before they could be replaced.
+pytestmark = pytest.mark.not_xla("loops of graphs that XLA compiles stay")
+
+KERAS = {"Keras 2": tf_keras, "Keras 3": keras}
+BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
+
+# Options of layers whose loops run on the op.
+OPTIONS = {
+    "plain": {},
+    "sequences": {"return_sequences": True},
+    "states": {"return_sequences": True, "return_state": True},
+    "backwards": {"go_backwards": True, "return_sequences": True},
+    "no bias": {"use_bias": False},
+    "implementation 1": {"implementation": 1},
+    "implementation 2": {"implementation": 2},
+    "dropout": {"dropout": 0.5, "recurrent_dropout": 0.5},
+    "zero outputs": {"zero_output_for_mask": True, "return_sequences": True},
+    "last zero output": {"zero_output_for_mask": True},
+    "float64": {"dtype": "float64"},
+    "bfloat16": {"dtype": "mixed_bfloat16", "return_sequences": True},
+    "float16": {"dtype": "mixed_float16"},
+    "relu": {"activation": "relu"},
+}
+GATED_OPTIONS = {
+    **OPTIONS,
+    "linear": {"activation": "linear"},
+    "sigmoid": {"activation": "sigmoid"},
+    "relu gates": {"recurrent_activation": "relu"},
+    "equal activations": {"activation": "sigmoid", "return_sequences": True},
+}
+CASES = [
+    (kind, name, options)
+    for kind, all_options in {"LSTM": GATED_OPTIONS, "GRU": GATED_OPTIONS, "SimpleRNN": OPTIONS}.items()
+    for name, options in all_options.items()
+    if not (kind == "SimpleRNN" and name.startswith("implementation"))
+]
+MASKS = {
+    "none": None,
+    "right-padded": np.arange(TIME) < np.array([6, 3, 0, 1])[:, np.newaxis],
+    "gaps": np.array([[1, 0, 1, 1, 0, 1], [0, 1, 0, 0, 1, 0], [1] * 6, [0, 0, 1, 1, 0, 0]], bool),
+}
+
+
+def accelerated(function, *arguments):
+    """Calls a function with accelerated graphs. Returns the new numbers of replaced and other loops, and its result."""
+    before = _graphs.loop_counts()
+    tf_rnn_ops.accelerate_graphs()
+    try:
+        result = function(*arguments)
+    finally:
+        tf_rnn_ops.accelerate_graphs(False)
+    return tuple(np.subtract(_graphs.loop_counts(), before)), result
+
+
+def make(package, kind, options, batch=None, time=None):
+    """Returns a layer with random weights."""
+    layer = getattr(package.layers, kind)(UNITS, **options)
+    layer.build(tf.TensorShape([batch, time, FEATURES]) if package is tf_keras else (batch, time, FEATURES))
+    randomize(layer)
+    return layer
+
+
+def inputs(dtype="float32", batch=BATCH):
+    return tf.constant(np.random.default_rng(0).standard_normal([batch, TIME, FEATURES]), dtype)
+
+
+def traced(layer, x, mask=None, batch=None, time=None):
+    """Returns a function of the inputs of a layer that has not run, in a graph with dynamic batch and time."""
+    specs = [tf.TensorSpec([batch, time, FEATURES], x.dtype)]
+    if mask is not None:
+        specs.append(tf.TensorSpec([batch, time], tf.bool))
+    return tf.function(lambda x, mask=None: layer(x, mask=mask), input_signature=specs, autograph=False)
+
+
+def check(actual, expected, name="accelerate_graphs"):
+    """Compares two structures of tensors."""
+    tf.nest.assert_same_structure(actual, expected)
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        parity.check(name, "Keras", Tensor(one), Tensor(other))
+
+
+def check_layer(layer, x, mask=None, loops=(1, 0), **sizes):
+    """Asserts how many loops of a layer run on the op and how many do not, and that the results are Keras's."""
+    arguments = [x] if mask is None else [x, mask]
+    expected = traced(layer, x, mask, **sizes)(*arguments)
+    found, actual = accelerated(traced(layer, x, mask, **sizes), *arguments)
+    assert found == loops
+    check(actual, expected)
+
+
+@pytest.mark.parametrize(("kind", "name", "options"), CASES, ids=[f"{kind}, {name}" for kind, name, _ in CASES])
+@pytest.mark.parametrize("package", KERAS)
+def test_layers_run_on_the_op(package, kind, name, options):
+    layer = make(KERAS[package], kind, options)
+    for mask in MASKS.values():
+        check_layer(layer, inputs(layer.compute_dtype), mask)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("sizes", [{"batch": BATCH}, {"time": TIME}, {"batch": BATCH, "time": TIME}], ids=str)
+@pytest.mark.parametrize("package", KERAS)
+def test_static_sizes(package, sizes, kind):
+    layer = make(KERAS[package], kind, {"return_sequences": True}, **sizes)
+    check_layer(layer, inputs(), MASKS["gaps"], **sizes)
+
+
+@pytest.mark.parametrize("cell", ["LSTMCell", "GRUCell", "SimpleRNNCell"])
+@pytest.mark.parametrize("package", KERAS)
+def test_layers_of_cells(package, cell):
+    layers = KERAS[package].layers
+    layer = layers.RNN(getattr(layers, cell)(UNITS), return_sequences=True)
+    layer(inputs())
+    check_layer(layer, inputs())
+
+
+@pytest.mark.parametrize("package", KERAS)
+def test_bidirectional_and_stacked(package):
+    layers = KERAS[package].layers
+    model = KERAS[package].Sequential(
+        [
+            layers.Masking(),
+            layers.Bidirectional(layers.LSTM(UNITS, return_sequences=True)),
+            layers.Bidirectional(layers.GRU(UNITS), merge_mode="sum"),
+        ]
+    )
+    x = inputs() * tf.cast(MASKS["right-padded"][..., np.newaxis], tf.float32)
+    model(x)
+    check_layer(model, x, loops=(4, 0))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("package", KERAS)
+def test_stateful_layers(package, kind):
+    layer = make(KERAS[package], kind, {"stateful": True, "return_sequences": True}, batch=BATCH)
+
+    def two_calls():
+        layer.reset_states() if package == "Keras 2" else layer.reset_state()
+        function = traced(layer, inputs(), batch=BATCH)
+        return [function(inputs()), function(inputs())]
+
+    expected = two_calls()
+    found, actual = accelerated(two_calls)
+    assert found == (1, 0)
+    check(actual, expected)
+
+
+def test_time_major_layers_of_keras_2():
+    layer = make(tf_keras, "LSTM", {"time_major": True, "return_sequences": True})
+    check_layer(layer, tf.transpose(inputs(), [1, 0, 2]))
+
+
+@pytest.mark.parametrize("go_backwards", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_ragged_inputs_of_keras_2(kind, go_backwards):
+    layer = make(tf_keras, kind, {"return_sequences": True, "go_backwards": go_backwards})
+    x = tf.RaggedTensor.from_tensor(inputs(), lengths=[6, 3, 1, 2])
+    spec = tf.RaggedTensorSpec([None, None, FEATURES], ragged_rank=1)
+
+    def trace():
+        return tf.function(layer, input_signature=[spec], autograph=False)
+
+    expected = trace()(x)
+    found, actual = accelerated(trace(), x)
+    assert found == (1, 0)
+    check(actual.to_tensor(), expected.to_tensor())
+
+
+# ---------------------------------------------------------------- what stays
+
+
+class Residual(keras.layers.LSTMCell):
+    def call(self, inputs, states, training=False):
+        output, states = super().call(inputs, states, training=training)
+        return output + states[1], states
+
+
+class Coupled(keras.layers.SimpleRNNCell):
+    """Keeps a part of its state, as a GRU does, but its two gates are not coupled."""
+
+    def call(self, sequence, states, training=False):
+        h = states[0]
+        gate = keras.ops.sigmoid(sequence @ self.kernel + h @ self.recurrent_kernel)
+        h = gate * h + (2 - gate) * keras.ops.tanh(sequence @ self.kernel)
+        return h, [h]
+
+
+class Transposed(keras.layers.SimpleRNNCell):
+    def call(self, sequence, states, training=False):
+        product = keras.ops.matmul(states[0], keras.ops.transpose(self.recurrent_kernel))
+        h = keras.ops.tanh(sequence @ self.kernel + product)
+        return h, [h]
+
+
+class Normalized(keras.layers.SimpleRNNCell):
+    def call(self, sequence, states, training=False):
+        h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel)
+        h = h / (1 + keras.ops.mean(h, axis=-1, keepdims=True))
+        return h, [h]
+
+
+@pytest.mark.parametrize("cell", [Residual, Coupled, Transposed, Normalized])
+def test_other_cells_stay(cell):
+    layer = keras.layers.RNN(cell(UNITS), return_sequences=True)
+    layer(inputs())
+    check_layer(layer, inputs(), loops=(0, 1))
+
+
+@pytest.mark.parametrize("options", [{"activation": "elu"}, {"recurrent_activation": "softmax"}], ids=str)
+def test_other_activations_stay(options):
+    check_layer(make(keras, "LSTM", options), inputs(), loops=(0, 1))
+
+
+def test_hard_sigmoid_is_that_of_keras_3():
+    options = {"recurrent_activation": "hard_sigmoid"}
+    check_layer(make(keras, "LSTM", options), inputs(), loops=(1, 0))
+    check_layer(make(tf_keras, "LSTM", options), inputs(), loops=(0, 1))
+
+
+def test_masks_of_units_stay():
+    layer = make(keras, "GRU", {"return_sequences": True})
+    mask = np.random.default_rng(0).random([BATCH, TIME, UNITS]) < 0.5
+
+    def call(x):
+        return layer.inner_loop(x, [tf.zeros([BATCH, UNITS])], mask)
+
+    expected = tf.function(call, autograph=False)(inputs())
+    found, actual = accelerated(tf.function(call, autograph=False), inputs())
+    assert found == (0, 1)
+    check(actual, expected)
+
+
+def test_other_loops_are_not_counted():
+    def sums(x):
+        return tf.while_loop(lambda i, _: i < 5, lambda i, y: (i + 1, y + x), [0, x])
+
+    assert accelerated(tf.function(sums, autograph=False), inputs())[0] == (0, 0)
+
+
+@pytest.mark.parametrize("package", KERAS)
+def test_gradients_are_those_of_the_loop(package):
+    layer = make(KERAS[package], "LSTM", {"return_sequences": True})
+    variables = layer.trainable_variables
+    variables = variables if package == "Keras 2" else [each.value for each in variables]
+
+    def run():
+        return outputs_and_gradients(lambda: traced(layer, inputs())(inputs()), variables)
+
+    expected = run()
+    found, actual = accelerated(run)
+    assert found[0] == 0
+    check(actual, expected)
+
+
+def test_functions_that_xla_compiles_stay():
+    layer = make(keras, "LSTM", {})
+    compiled = tf.function(layer, jit_compile=True, autograph=False)
+    found, actual = accelerated(tf.function(lambda x: compiled(x) + 1, autograph=False), inputs())
+    assert found == (0, 0)
+    check(actual, layer(inputs()) + 1)
+
+
+def test_what_has_run_stays_and_exports_are_those_of_keras(tmp_path):
+    model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(UNITS)])
+    function = traced(model, inputs())
+    function(inputs())
+    assert accelerated(function, inputs())[0] == (0, 0)
+    function = traced(model, inputs())
+    assert accelerated(function, inputs())[0] == (1, 0)
+    graph = function.get_concrete_function().graph.as_graph_def()
+    assert not any(op.startswith("TfRnnOps>") for op in ops_of(graph))
+
+
+def test_enable_must_be_a_bool():
+    with pytest.raises(TypeError, match="enable must be True or False, but is 1"):
+        tf_rnn_ops.accelerate_graphs(1)
+
+
+# ---------------------------------------------------------------- SavedModels
+
+
+def save(package, folder):
+    """Saves a model that was trained, and returns the outputs of its serving signature."""
+    layers = KERAS[package].layers
+    model = KERAS[package].Sequential(
+        [
+            KERAS[package].Input([None], dtype="int32"),
+            layers.Embedding(20, FEATURES, mask_zero=True),
+            layers.Bidirectional(layers.LSTM(UNITS, return_sequences=True)),
+            layers.GRU(UNITS),
+        ]
+    )
+    model.compile("adam", "mse")
+    model.fit(TOKENS, np.ones([BATCH, UNITS]), verbose=0)
+    save = model.save if package == "Keras 2" else model.export
+    save(folder, **({"save_format": "tf"} if package == "Keras 2" else {"verbose": False}))
+
+
+TOKENS = np.random.default_rng(0).integers(0, 4, [BATCH, TIME]).astype("int32")
+
+
+def serve(folder):
+    signature = tf.saved_model.load(folder).signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+    return list(signature(**{name: tf.constant(TOKENS)}).values())
+
+
+@pytest.mark.parametrize("package", KERAS)
+def test_saved_models(package, tmp_path):
+    folder = str(tmp_path / "model")
+    save(package, folder)
+    expected = serve(folder)
+    found, actual = accelerated(serve, folder)
+    assert found == (3, 0)
+    check(actual, expected)
+
+
+@pytest.mark.parametrize("package", KERAS)
+def test_gradients_of_saved_models(package, tmp_path):
+    folder = str(tmp_path / "model")
+    save(package, folder)
+
+    def train():
+        model = tf.saved_model.load(folder)
+        call = model if package == "Keras 2" else model.serve
+        outputs, gradients = outputs_and_gradients(lambda: call(tf.constant(TOKENS)), model.trainable_variables)
+        return outputs, [tf.convert_to_tensor(each) for each in gradients]  # that of an Embedding is sparse
+
+    expected = train()
+    _, actual = accelerated(train)
+    check(actual, expected)
+
+
+SESSION = """
+import sys, numpy as np, tensorflow as tf
+folder, library, output = sys.argv[1:]
+tf.load_op_library(library)
+with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    signature = tf.compat.v1.saved_model.load(session, ["serve"], folder).signature_def["serving_default"]
+    (x,), (y,) = signature.inputs.values(), signature.outputs.values()
+    np.save(output, session.run(y.name, {x.name: np.load(folder + "/tokens.npy")}))
+"""
+
+
+@pytest.mark.parametrize("package", KERAS)
+def test_sessions_of_a_program_that_only_loads_the_library(package, tmp_path):
+    folder = str(tmp_path / "model")
+    save(package, folder)
+    np.save(folder + "/tokens.npy", TOKENS)
+    outputs = []
+    for value in ("0", "1"):
+        output = str(tmp_path / f"output_{value}.npy")
+        shown = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "accelerate_graphs=1"}
+        finished = processes.run_python(
+            "-c",
+            SESSION,
+            folder,
+            str(tf_rnn_ops._library.LIBRARY_PATH),
+            output,
+            **shown,
+            TF_RNN_OPS_ACCELERATE_GRAPHS=value,
+        )
+        assert finished.returncode == 0, finished.stderr[-2000:]
+        assert finished.stderr.count("runs on the op as") == 3 * int(value)
+        outputs.append(np.load(output))
+    plain, accelerated = outputs
+    assert parity.difference(accelerated, plain) < 1e-5
+
+
+# ---------------------------------------------------------------- changed graphs
+
+# Ops that may replace an op without a change of its inputs.
+OTHER_OPS = {
+    "AddV2": ["Maximum", "Mul", "Sub"],
+    "Less": ["Greater", "LessEqual"],
+    "LogicalAnd": ["LogicalOr"],
+    "Mul": ["AddV2", "Maximum", "Sub"],
+    "Sigmoid": ["Relu", "Tanh"],
+    "StatelessWhile": ["While"],
+    "Sub": ["AddV2", "Mul"],
+    "Tanh": ["Neg", "Relu", "Sigmoid"],
+    "ZerosLike": ["OnesLike"],
+}
+
+
+@functools.cache
+def frozen(package, kind, with_mask):
+    """Returns the graph of a layer with constant weights, as bytes, and the names of its inputs and outputs."""
+    layer = make(KERAS[package], kind, {"return_sequences": True, "return_state": True})
+    mask = MASKS["gaps"] if with_mask else None
+    concrete = traced(layer, inputs(), mask).get_concrete_function()
+    function = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+    names = [each.name for each in function.inputs], [each.name for each in function.outputs]
+    return function.graph.as_graph_def().SerializeToString(), *names
+
+
+def change(graph, random):
+    """Changes a node of a graph or of its functions."""
+    nodes = random.choice([graph.node, *(each.node_def for each in graph.library.function)])
+    node = random.choice(nodes)
+    if node.op in OTHER_OPS and random.random() < 0.7:
+        node.op = random.choice(OTHER_OPS[node.op])
+    elif node.op == "Const":
+        value = tf.make_ndarray(node.attr["value"].tensor)
+        if value.dtype.kind in "if":
+            value = value + np.asarray(random.choice([-1, 1, 2]), value.dtype)
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    elif len(node.input) > 1:
+        one, other = random.sample(range(len(node.input)), 2)
+        if random.random() < 0.5:
+            node.input[one] = node.input[other]
+        else:
+            first, second = node.input[one], node.input[other]
+            node.input[one], node.input[other] = second, first
+
+
+def run(graph, names, arguments):
+    """Returns the outputs of a graph in a new session, or None if it has an error."""
+    with tf.Graph().as_default() as main:
+        try:
+            tf.graph_util.import_graph_def(graph, name="")
+            with tf.compat.v1.Session(graph=main) as session:
+                options = tf.compat.v1.RunOptions(timeout_in_ms=5000)
+                return session.run(names[1], dict(zip(names[0], arguments, strict=True)), options)
+        except (ValueError, tf.errors.OpError):
+            return None
+
+
+@pytest.mark.parametrize("with_mask", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("package", KERAS)
+@settings(max_examples=10)
+@given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
+def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):
+    serialized, *names = frozen(package, kind, with_mask)
+    graph = GraphDef.FromString(serialized)
+    for _ in range(number):
+        change(graph, random)
+    arguments = [inputs().numpy(), *([MASKS["gaps"]] if with_mask else [])]
+    expected = run(graph, names, arguments)
+    found, actual = accelerated(run, graph, names, arguments)
+    assert number or found[0] == 1
+    if expected is not None and actual is not None:
+        for one, other in zip(actual, expected, strict=True):
+            assert parity.difference(one, other) < 1e-5
