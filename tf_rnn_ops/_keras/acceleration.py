@@ -1,7 +1,6 @@
 """Runs Keras's own recurrent layers on the ops, without changes to the model."""
 
 import functools
-import importlib
 import inspect
 import logging
 import os
@@ -13,27 +12,19 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-import keras
-import tensorflow as tf
-
-from tf_rnn_ops._keras import cell_step, description, execution, tracing
+from tf_rnn_ops._keras import cell_step, execution, kerases, tracing
 from tf_rnn_ops._keras.compiled_functions import remake
 from tf_rnn_ops._keras.environment import check_backend
 from tf_rnn_ops._keras.exports import CONTENTS, POLICY, check_choice
-from tf_rnn_ops._keras.patches import SharedPatches, owner_of
-from tf_rnn_ops._keras.private_names import CALL, FLATTEN_LAYERS, INNER_LOOP, MAKE_FUNCTION
+from tf_rnn_ops._keras.patches import SharedPatches, owner_of, with_signature
+from tf_rnn_ops._keras.private_names import CALL, FLATTEN_LAYERS, MAKE_FUNCTION
+from tf_rnn_ops._keras.table import Keras, Patch
 
 __all__ = ["Acceleration", "accelerate_keras", "restore_keras"]
 
 VARIABLE = "TF_RNN_OPS_ACCELERATE_KERAS"
 
-_OLDEST_KERAS = (3, 5)
-_NEWEST_TESTED_KERAS = (3, 16)
-_TESTED = "Keras {}.{} to {}.{}".format(*_OLDEST_KERAS, *_NEWEST_TESTED_KERAS)
 _logger = logging.getLogger("tf_rnn_ops")
-
-# The classes whose `inner_loop` runs a cell over all steps. SimpleRNN inherits that of RNN.
-_LAYERS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
 
 
 class Acceleration:
@@ -72,6 +63,8 @@ class Acceleration:
 
 def accelerate_keras(*, strict: bool = False, exports: str = "portable", portable_exports: bool = True) -> Acceleration:
     """Runs Keras's own LSTM, GRU and SimpleRNN layers on the op `KerasRNN`, or in a loop that is faster than Keras's.
+
+    Keras 2 (tf_keras) is accelerated, too, if the program imports it before or after this call.
 
     Models need no changes. All such layers, and `keras.layers.RNN` with their cells, run on the op, also within
     `Bidirectional` and `TimeDistributed`, and in models made or loaded before or after this call. Compiled functions
@@ -117,8 +110,7 @@ def accelerate_keras(*, strict: bool = False, exports: str = "portable", portabl
       ValueError: if `exports` is none of these.
       RuntimeError: if the backend of Keras is not TensorFlow, or this Keras is older than 3.5 or has other methods than
         the versions that were tested (3.5 to 3.16). A newer version with the same methods is accelerated, and logged.
-        If `strict`, also if `tf.keras` is Keras 2 (TF_USE_LEGACY_KERAS=1), which is not accelerated; otherwise a
-        warning is issued.
+        Likewise for Keras 2 (2.18 to 2.21), if tf_keras is imported.
 
     Examples:
       >>> model = keras.Sequential([keras.layers.LSTM(4)])
@@ -132,18 +124,18 @@ def accelerate_keras(*, strict: bool = False, exports: str = "portable", portabl
     check_choice("exports", exports, CONTENTS)
     if exports == "portable" and not portable_exports:
         exports = "op"
-    _check_keras_2(strict, stacklevel=3)
     return start(strict, exports)
 
 
 def start(strict: bool = False, exports: str = "portable") -> Acceleration:
-    """Accelerates Keras as `accelerate_keras` does, also if the program uses Keras 2.
+    """Accelerates Keras as `accelerate_keras` does.
 
     Raises:
       RuntimeError: if that is not possible.
     """
     check_backend("accelerate_keras")
-    _check_keras()
+    for keras in kerases.in_use():
+        _check(keras)
     acceleration = Acceleration(strict, exports)
     _switch.add(acceleration)
     return acceleration
@@ -180,60 +172,36 @@ def accelerate_if_wanted() -> None:
         try:
             start()
         except RuntimeError as error:
-            # `stacklevel`, here and below, attributes the warning to the import of the package.
+            # `stacklevel` attributes the warning to the import of the package.
             warnings.warn(f"{VARIABLE}=1 has no effect: {error}", RuntimeWarning, stacklevel=3)
-        else:
-            _check_keras_2(strict=False, stacklevel=4)
 
 
-def _check_keras() -> None:
-    """Raises a RuntimeError if the classes of this Keras do not have the expected methods."""
-    version = tuple(int(each) for each in keras.__version__.split(".")[:2])
-    arguments = ["self", "sequences", "initial_state", "mask", "training"]
+def _check(keras: Keras) -> None:
+    """Raises a RuntimeError if the functions of a Keras are not the expected ones."""
+    number = keras.package.__version__
+    version = tuple(int(each) for each in number.split(".")[:2])
+    tested = "Keras {}.{} to {}.{}".format(*keras.oldest, *keras.newest_tested)
     if not (
-        version >= _OLDEST_KERAS
-        and all(_parameters(each, INNER_LOOP) == arguments for each in _LAYERS)
-        and all(_parameters(each, CALL)[2:] == ["states", "training"] for each in description.CELLS)
-        and all(hasattr(keras.Model, each) for each in (*MAKE_FUNCTION, FLATTEN_LAYERS))
+        version >= keras.oldest
+        and all(
+            parameters is None or _parameters(owner, name) == [*parameters] for owner, name, parameters in keras.loops
+        )
+        and all(_parameters(owner_of(each, CALL), CALL)[2:] == ["states", "training"] for each in keras.cells)
+        and all(hasattr(keras.model, each) for each in (*MAKE_FUNCTION, FLATTEN_LAYERS))
     ):
         raise RuntimeError(
-            f"accelerate_keras was tested with {_TESTED}, but Keras {keras.__version__} is installed, "
-            f"{'which is older' if version < _OLDEST_KERAS else 'whose layers have other methods'}: install one of the "
+            f"accelerate_keras was tested with {tested}, but Keras {number} is installed, "
+            f"{'which is older' if version < keras.oldest else 'whose layers have other methods'}: install one of the "
             "tested versions, or use the layers in tf_rnn_ops.layers."
         )
-    if version > _NEWEST_TESTED_KERAS:
-        _logger.warning("accelerate_keras was tested with %s, and now runs with Keras %s.", _TESTED, keras.__version__)
+    if version > keras.newest_tested:
+        _logger.warning("accelerate_keras was tested with %s, and now runs with Keras %s.", tested, number)
 
 
-def _parameters(cls: type, method: str) -> list[str]:
-    """Returns the parameters of a method that a class itself defines, or nothing if it does not."""
-    function = vars(cls).get(method)
+def _parameters(owner: Any, name: str) -> list[str]:
+    """Returns the parameters of a function that a class or module itself defines, or nothing if it does not."""
+    function = vars(owner).get(name)
     return [] if function is None else list(inspect.signature(function).parameters)
-
-
-def _check_keras_2(strict: bool, stacklevel: int) -> None:
-    """Warns if the program may use Keras 2. If `strict`, raises a RuntimeError if `tf.keras` is Keras 2."""
-    if _tf_keras_is_keras_2():
-        message = "only Keras 3 is supported, but tf.keras is Keras 2 (TF_USE_LEGACY_KERAS=1): unset the variable"
-        if strict:
-            raise RuntimeError(f"accelerate_keras(strict=True): {message}.")
-        message += " or use `import keras`"
-    elif "tf_keras" in sys.modules:
-        message = "only Keras 3 is supported, but tf_keras (Keras 2) is imported: use `import keras`"
-    else:
-        return
-    warnings.warn(f"accelerate_keras: {message}.", UserWarning, stacklevel=stacklevel)
-
-
-def _tf_keras_is_keras_2() -> bool:
-    """Returns whether `tf.keras` is not the same Keras as `keras`."""
-    if os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
-        try:
-            importlib.import_module("tf_keras")
-        except Exception:
-            # `tf.keras` raises this error only at its first access, left to the user, and then a RecursionError.
-            return False
-    return tf.keras.layers.LSTM is not keras.layers.LSTM
 
 
 class _Switch:
@@ -242,7 +210,8 @@ class _Switch:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._accelerations: dict[Acceleration, None] = {}  # in order
-        self._patches = SharedPatches(self._methods)
+        self._patches: list[SharedPatches] = []  # one for each Keras, while accelerations run
+        self._import_of_keras_2 = kerases.ImportOfKeras2(self._add_keras_2)
         # By id, the models that made or used compiled functions.
         self._models: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.strict = False  # whether a fallback raises an error
@@ -253,8 +222,11 @@ class _Switch:
     def add(self, acceleration: Acceleration) -> None:
         with self.lock:
             if not self._accelerations:
-                self._patches.__enter__()
                 tracing.SAVED_ENDPOINTS.__enter__()
+                for keras in kerases.in_use():
+                    self._patch(keras)
+                if not kerases.uses_keras_2():
+                    sys.meta_path.insert(0, self._import_of_keras_2)
             self._accelerations[acceleration] = None
             POLICY.add(acceleration, acceleration._exports)
             self._update_strict()
@@ -267,7 +239,10 @@ class _Switch:
             POLICY.remove(acceleration)
             self._update_strict()
             if not self._accelerations:
-                self._patches.__exit__()
+                if self._import_of_keras_2 in sys.meta_path:
+                    sys.meta_path.remove(self._import_of_keras_2)
+                while self._patches:
+                    self._patches.pop().__exit__()
                 tracing.SAVED_ENDPOINTS.__exit__()
                 self._remake_all()
 
@@ -282,14 +257,32 @@ class _Switch:
             # Layers that fall back in functions that are already traced must raise too.
             self._remake_all()
 
-    def _methods(self) -> Iterator[tuple[type, str, Callable[[Any], Any]]]:
-        """Yields the methods that run on the op while Keras is accelerated, for `SharedPatches`."""
-        for layer in _LAYERS:
-            yield layer, INNER_LOOP, functools.partial(_on_op, layer)
-        for cell in description.CELLS:
+    def _patch(self, keras: Keras) -> None:
+        """Makes a Keras run on the op, until the last acceleration ends."""
+        self._patches.append(SharedPatches(functools.partial(self._methods, keras)))
+        self._patches[-1].__enter__()
+
+    def _add_keras_2(self) -> None:
+        """Accelerates Keras 2, which the program has just imported."""
+        keras = kerases.in_use()[-1]
+        with self.lock:
+            if self._import_of_keras_2 not in sys.meta_path:
+                return  # no longer accelerated
+            sys.meta_path.remove(self._import_of_keras_2)
+            try:
+                _check(keras)
+            except RuntimeError as error:
+                _logger.warning("%s is not accelerated: %s", keras.name, error)
+            else:
+                self._patch(keras)
+
+    def _methods(self, keras: Keras) -> Iterator[Patch]:
+        """Yields the functions of a Keras that run on the op while it is accelerated, for `SharedPatches`."""
+        yield from keras.patches(_run)
+        for cell in {owner_of(each, CALL): None for each in keras.cells}:
             yield cell, CALL, _step_on_op
         for make in MAKE_FUNCTION:
-            yield owner_of(keras.Model, make), make, self._after_remaking
+            yield owner_of(keras.model, make), make, self._after_remaking
 
     def _remake_all(self) -> None:
         models, self._models = list(self._models.values()), weakref.WeakValueDictionary()
@@ -312,23 +305,20 @@ class _Switch:
 _switch = _Switch()
 
 
-def _on_op(cls: type, inner_loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method `inner_loop` of a class in `_LAYERS` that runs on the op if the op supports the call."""
-
-    @functools.wraps(inner_loop)
-    def accelerated(layer: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
-        arguments = sequences, initial_state, mask, training
-        # The inner_loop of LSTM and GRU may call that of RNN, which must not decide again.
-        if not _switch.is_on() or cls is not next(each for each in _LAYERS if isinstance(layer, each)):
-            return inner_loop(layer, *arguments)
-        return execution.run(layer, functools.partial(inner_loop, layer), *arguments, strict=_switch.strict)
-
-    return accelerated
+def _run(
+    layer: Any, keras_loop: Callable[..., Any], sequences: Any, initial_state: Any, mask: Any, training: Any
+) -> Any:
+    """Runs a layer over all steps, on the op if the op supports the call; see `execution.run`."""
+    arguments = sequences, initial_state, mask, training
+    if not _switch.is_on():
+        return keras_loop(*arguments)
+    return execution.run(layer, keras_loop, *arguments, strict=_switch.strict)
 
 
 def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method `call` of a class in `description.CELLS` that runs on the op if that is faster."""
-    inputs = list(inspect.signature(call).parameters)[1]  # the name of the argument differs between cells
+    """Returns a method `call` of a class of cells that runs on the op if that is faster."""
+    signature = inspect.signature(call)
+    inputs = list(signature.parameters)[1]  # the name of the argument differs between cells
 
     @functools.wraps(call)
     def accelerated(cell: Any, *args: Any, **kwargs: Any) -> Any:
@@ -338,4 +328,4 @@ def _step_on_op(call: Callable[..., Any]) -> Callable[..., Any]:
             args = kwargs.pop(inputs), *args
         return cell_step.run(call, cell, *args, **kwargs)
 
-    return accelerated
+    return with_signature(accelerated, signature)

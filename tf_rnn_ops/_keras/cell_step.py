@@ -10,12 +10,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_rnn_ops._keras import decision, description, environment, execution, private_names
+from tf_rnn_ops._keras import decision, description, environment, execution, kerases
 from tf_rnn_ops._keras.description import Cell
 from tf_rnn_ops._keras.exports import POLICY
 
 
-def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, training: bool = False) -> Any:
+def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, training: Any = False) -> Any:
     """Runs the `call` of a cell on the op if that is faster, otherwise Keras's `call`.
 
     Args:
@@ -25,26 +25,30 @@ def run(keras_call: Callable[..., Any], cell: Any, inputs: Any, states: Any, tra
       states: see `call`.
       training: see `call`.
     """
-    if not training and not environment.may_be_recorded():
+    if not (tf.is_tensor(training) or training or environment.may_be_recorded()):
         described = description.describe_cell(cell)
-        if isinstance(described, Cell) and _is_faster_on_op(cell, described, inputs, states):
-            return _step(cell, described, inputs, states)
+        if isinstance(described, Cell) and _is_faster_on_op(cell, described, inputs, states, training):
+            return _step(described, inputs, states)
     return keras_call(cell, inputs, states, training)
 
 
-def _is_faster_on_op(cell: Any, described: Cell, inputs: Any, states: Any) -> bool:
+def _is_faster_on_op(cell: Any, described: Cell, inputs: Any, states: Any, training: bool | None) -> bool:
     """Returns whether the op supports a call of a cell in inference and is faster."""
+    if training is None and (described.drops_inputs or described.drops_states):
+        return False  # Keras 2 finds out elsewhere whether to apply dropout
     if decision.of_cell(described, training=False).path != "op" or next(environment.reasons_against_the_op(), None):
         return False
     tensors = [inputs, *_flat(states)]
     weights = [each for each in (cell.kernel, cell.recurrent_kernel, cell.bias) if each is not None]
+    keras = kerases.of(cell)
+    assert keras is not None
     # `call` casts nothing; if dtypes differ, Keras promotes them.
-    if not all(description.is_variable_of_keras(each) and each.dtype == described.dtype for each in weights):
+    if not all(keras.is_variable(each) and each.dtype == described.dtype for each in weights):
         return False
     if not all(_is_static(each, described.dtype) for each in tensors):
         return False
     batch = inputs.shape.as_list()[:1]
-    shapes = [[*batch, cell.kernel.shape[0]], *[[*batch, described.units]] * described.kind.states]
+    shapes = [[*batch, described.features], *[[*batch, described.units]] * described.kind.states]
     if [each.shape.as_list() for each in tensors] != shapes:
         return False
     if tf.executing_eagerly():
@@ -61,25 +65,26 @@ def _is_static(tensor: Any, dtype: str) -> bool:
     return isinstance(tensor, tf.Tensor) and tensor.dtype == dtype and tensor.shape.is_fully_defined()
 
 
-def _step(cell: Any, described: Cell, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
+def _step(described: Cell, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, Any]:
     """Returns the output of a cell, [batch, units], and the new states, structured like `states`.
 
     Args:
-      cell: the cell.
-      described: what it is.
+      described: what the cell is.
       inputs: [batch, features].
       states: the previous states, each [batch, units]: a list, a tuple or a single tensor.
     """
     initial = _flat(states)
-    if described.kind.name == "simple_rnn":
-        # Keras's SimpleRNNCell draws its dropout masks in inference too.
-        for draw, x in ((private_names.DROPOUT_MASK, inputs), (private_names.RECURRENT_DROPOUT_MASK, initial[0])):
-            if hasattr(cell, draw):
-                getattr(cell, draw)(x)
-    weights = cell.kernel.value, cell.recurrent_kernel.value, [] if cell.bias is None else cell.bias.value
+    if described.draws_in_inference:
+        described.input_masks(inputs, False)
+        described.state_masks(initial[0], False)
     # A gradient, if any, runs the op again.
     _, *new = execution.run_op(
-        described, weights, initial, sequences=tf.expand_dims(inputs, 1), mask=[], is_training=False
+        described,
+        execution.op_weights(described),
+        initial,
+        sequences=tf.expand_dims(inputs, 1),
+        mask=[],
+        is_training=False,
     )
     return new[0], new if isinstance(states, (list, tuple)) else new[0]
 

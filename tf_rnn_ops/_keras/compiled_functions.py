@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import keras
+import tensorflow as tf
 
-from tf_rnn_ops._keras import description, own_code
-from tf_rnn_ops._keras.private_names import COMPILE_METRICS, FLATTEN_LAYERS, MAKE_FUNCTION, USER_METRICS
+from tf_rnn_ops._keras import kerases, own_code
+from tf_rnn_ops._keras.private_names import FLATTEN_LAYERS, MAKE_FUNCTION, USER_METRICS
+from tf_rnn_ops._keras.table import Keras
 
 
 def remake(model: Any) -> None:
@@ -13,29 +14,31 @@ def remake(model: Any) -> None:
 
     Skips functions that are not those of Keras: a program set them, or overrides the method that makes them.
     """
-    if not _may_call_cells(model):
+    keras = kerases.of(model)
+    if keras is None or not _may_call_cells(model, keras):
         return
     for make, function in MAKE_FUNCTION.items():
         is_of_keras = _is_made_by_keras(getattr(model, function, None))
-        if is_of_keras and make not in vars(model) and getattr(type(model), make) is getattr(keras.Model, make):
+        if is_of_keras and make not in vars(model) and getattr(type(model), make) is getattr(keras.model, make):
             getattr(model, make)(force=True)
 
 
-def _may_call_cells(model: Any) -> bool:
+def _may_call_cells(model: Any, keras: Keras) -> bool:
     """Returns whether a model has a recurrent layer or cell, or code of others that may call one."""
-    cells = (keras.layers.RNN, keras.layers.Lambda, *description.CELLS)
+    cells = (keras.recurrent, keras.lambda_layer, *keras.cells)
     try:
-        compiled = getattr(model, COMPILE_METRICS)
+        compiled = getattr(model, keras.compiled_metrics)
         metrics = None if compiled is None else getattr(compiled, USER_METRICS)
     except AttributeError:  # unknown metrics
         return True
-    parts = [*getattr(model, FLATTEN_LAYERS)(), *keras.tree.flatten([model.loss, metrics])]
+    parts = [*getattr(model, FLATTEN_LAYERS)(), *tf.nest.flatten([getattr(model, "loss", None), metrics])]
     return any(isinstance(each, cells) or not _is_of_keras(each) for each in parts)
 
 
 def _is_of_keras(part: Any) -> bool:
     """Returns whether a layer, loss or metric of a model is Keras's own. Losses and metrics may be given by name."""
-    return part is None or isinstance(part, str) or type(part).__module__.startswith("keras.") or own_code.is_own(part)
+    is_name = part is None or isinstance(part, str)
+    return is_name or own_code.is_module_of_keras(type(part).__module__) or own_code.is_own(part)
 
 
 def _is_made_by_keras(function: Any) -> bool:

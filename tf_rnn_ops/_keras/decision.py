@@ -49,7 +49,7 @@ def is_expected(layer: Layer | Unknown) -> bool:
 
 def op_attributes(cell: Cell) -> dict[str, Any]:
     """Returns the mode and activations of the op for a cell that it supports."""
-    names = {each: description.activation_name(function) for each, function in cell.activations.items()}
+    names = description.op_activations(cell)
     if cell.kind.name == "simple_rnn":
         return {"rnn_mode": f"rnn_{names['activation']}"}
     return {"rnn_mode": cell.kind.name, **names}
@@ -90,8 +90,8 @@ def _reasons(cell: Cell | Unknown, training: bool) -> Iterator[str]:
 def _reasons_of_activations(cell: Cell) -> Iterator[str]:
     """Yields which activations of a cell the op does not support."""
     is_simple = cell.kind.name == "simple_rnn"
-    for argument, activation in cell.activations.items():
-        name = description.activation_name(activation)
+    for argument, name in description.op_activations(cell).items():
+        activation = cell.activations[argument]
         if name is None or (is_simple and name not in ("tanh", "relu")):
             label = repr(getattr(activation, "__name__", type(activation).__name__))
             all_names = ", ".join(description.ACTIVATIONS)

@@ -4,52 +4,26 @@ A program may change a layer at any time, so that it is described at each use.
 """
 
 import dataclasses
+import functools
 import operator
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
-from tf_rnn_ops._keras import own_code, private_names
+from tf_rnn_ops._keras import kerases, own_code
+from tf_rnn_ops._keras.table import Keras, Kind
 
-
-class Kind(NamedTuple):
-    """What all cells of a class have in common.
-
-    Attributes:
-      name: "lstm", "gru" or "simple_rnn".
-      gates: the number of gates. A kernel is [features, gates * units].
-      states: the number of states.
-      activations: the arguments that are activations.
-    """
-
-    name: str
-    gates: int
-    states: int
-    activations: tuple[str, ...]
-
-
-KINDS = {
-    keras.layers.LSTMCell: Kind("lstm", 4, 2, ("activation", "recurrent_activation")),
-    keras.layers.GRUCell: Kind("gru", 3, 1, ("activation", "recurrent_activation")),
-    keras.layers.SimpleRNNCell: Kind("simple_rnn", 1, 1, ("activation",)),
-}
-CELLS = tuple(KINDS)
-_CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
-
-# The functions of each activation, by its name in Keras and in the op.
-ACTIVATIONS = {
-    "tanh": (keras.activations.tanh, keras.ops.tanh, tf.tanh, tf.nn.tanh),
-    "sigmoid": (keras.activations.sigmoid, keras.ops.sigmoid, tf.sigmoid, tf.nn.sigmoid),
-    "relu": (keras.activations.relu, keras.ops.relu, tf.nn.relu),
-    "linear": (keras.activations.linear,),
-    "hard_sigmoid": (keras.activations.hard_sigmoid, keras.ops.hard_sigmoid),
+# The functions of TensorFlow that are activations, by their names in Keras and in the op.
+ACTIVATIONS: dict[str, tuple[Any, ...]] = {
+    "tanh": (tf.tanh, tf.nn.tanh),
+    "sigmoid": (tf.sigmoid, tf.nn.sigmoid),
+    "relu": (tf.nn.relu,),
+    "linear": (),
+    "hard_sigmoid": (),
 }
 
-# Keras up to 3.7 draws one dropout mask for all gates.
-_HAS_MASKS_OF_GATES = private_names.DROPOUT_MASK_COUNT in keras.layers.LSTMCell.__init__.__code__.co_names
 # By cell, its weights and the attributes that belong to them when they were last found to fit.
 _fitting: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
@@ -77,6 +51,7 @@ class Cell:
     Attributes:
       kind: see `Kind`.
       units: the size of a state.
+      features: the size of an input, or None if the cell is not built.
       dtype: the dtype in which it computes.
       activations: the functions that it applies, by argument.
       resets_before: whether a GRU applies the reset gate before the matrix product.
@@ -84,12 +59,19 @@ class Cell:
       drops_states: whether it applies recurrent dropout in training.
       recurrent_dropout: its rate, also if it is not applied.
       has_mask_per_gate: whether each gate has dropout masks of its own.
+      draws_in_inference: whether it asks for its dropout masks in inference, too.
       surprises: why it may compute something else than these attributes say, and what to change.
       surprises_in_training: likewise, in training only.
+      gate_scale: what to multiply the arguments of `recurrent_activation` by for the activation of the op.
+      weights: returns the kernel, [features, gates * units], the recurrent kernel, [units, gates * units], and the
+        bias, [gates * units], [2, gates * units] or None, in the dtype in which the cell computes.
+      input_masks: takes inputs and `training`, and draws dropout masks; see `Keras`.
+      state_masks: likewise, of a state.
     """
 
     kind: Kind
     units: int
+    features: int | None
     dtype: str
     activations: Mapping[str, Any]
     resets_before: bool
@@ -97,8 +79,13 @@ class Cell:
     drops_states: bool
     recurrent_dropout: float
     has_mask_per_gate: bool
+    draws_in_inference: bool
     surprises: tuple[str, ...]
     surprises_in_training: tuple[str, ...]
+    gate_scale: float
+    weights: Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]]
+    input_masks: Callable[..., list[tf.Tensor]]
+    state_masks: Callable[..., list[tf.Tensor]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -122,22 +109,39 @@ class Layer:
     surprises: tuple[str, ...]
 
 
-def with_keras_2(*classes: type) -> Any:
-    """Returns the classes of layers, and those of Keras 2 with the same names."""
-    return (*classes, *own_code.of_keras_2(*(each.__name__ for each in classes)))
-
-
 def activation_name(activation: Any) -> str | None:
     """Returns the name of an activation in `ACTIVATIONS`, or None if it is another."""
-    return next((name for name, functions in ACTIVATIONS.items() if activation in functions), None)
+    tables = (ACTIVATIONS, *(each.activations for each in kerases.in_use()))
+    return next((name for table in tables for name, functions in table.items() if activation in functions), None)
+
+
+def op_activations(cell: Cell) -> dict[str, str | None]:
+    """Returns the names of a cell's activations in the op, by argument. None is one that it lacks."""
+    names = {each: activation_name(function) for each, function in cell.activations.items()}
+    scaled = _scaled_activation(cell.activations)
+    return names if scaled is None else {**names, "recurrent_activation": scaled[1]}
+
+
+def _scaled_activation(activations: Mapping[str, Any]) -> tuple[Any, str, float] | None:
+    """Returns the row of `Keras.activations_of_gates` for the activation of the gates, if any."""
+    of_gates = activations.get("recurrent_activation")
+    rows = (row for each in kerases.in_use() for row in each.activations_of_gates)
+    return next((row for row in rows if row[0] is of_gates), None)
 
 
 def describe_layer(layer: Any) -> Layer | Unknown:
-    """Describes a `keras.layers.RNN`, also one of Keras 2."""
-    out_of_reach = _out_of_reach(layer)
-    if out_of_reach:
-        return out_of_reach
-    cell, surprises = describe_cell(layer.cell), tuple(_surprises_of_layer(layer))
+    """Describes a recurrent layer of Keras."""
+    keras = kerases.of(layer)
+    assert keras is not None
+    if isinstance(layer, keras.convolutional):
+        reason = (
+            "the layer is convolutional, and no op computes that: use convolutions in TimeDistributed and then an LSTM"
+        )
+        return Unknown(type(layer.cell), reason, is_out_of_reach=True)
+    surprises = tuple(_surprises_of_layer(layer, keras))
+    if isinstance(layer, tuple(keras.cudnn)):
+        return _describe_cudnn_layer(layer, keras, surprises)
+    cell = describe_cell(layer.cell, keras.drops_before(layer), layer.unroll)
     if isinstance(cell, Unknown):
         return cell._replace(is_out_of_reach=False, surprises=surprises)
     return Layer(
@@ -150,43 +154,96 @@ def describe_layer(layer: Any) -> Layer | Unknown:
     )
 
 
-def describe_cell(cell: Any) -> Cell | Unknown:
-    """Describes a cell. It need not be one of Keras."""
-    kind = KINDS.get(type(cell))  # a subclass may compute something else
-    if kind is None:
-        return _out_of_reach(cell) or Unknown(type(cell), _why_unknown(cell))
-    drops_inputs, drops_states = _drops(kind, cell.dropout), _drops(kind, cell.recurrent_dropout)
+def describe_cell(cell: Any, drops_before: bool = False, unroll: bool = False) -> Cell | Unknown:
+    """Describes a cell. It need not be one of Keras.
+
+    Args:
+      cell: the cell.
+      drops_before: whether its layer applies the dropout of its inputs before.
+      unroll: whether its layer unrolls the loop over the steps.
+    """
+    keras = kerases.of(cell)
+    kind = None if keras is None else keras.cells.get(type(cell))  # a subclass may compute something else
+    if keras is None or kind is None:
+        return Unknown(type(cell), _why_unknown(cell, keras))
+    drops_inputs = not drops_before and _drops(kind, cell.dropout)
+    drops_states = _drops(kind, cell.recurrent_dropout)
+    activations = {each: getattr(cell, each) for each in kind.activations}
+    scaled = _scaled_activation(activations)
     return Cell(
         kind=kind,
         units=cell.units,
+        features=cell.kernel.shape[0] if cell.built else None,
         dtype=cell.compute_dtype,
-        activations={each: getattr(cell, each) for each in kind.activations},
+        activations=activations,
         resets_before=kind.name == "gru" and not cell.reset_after,
         drops_inputs=drops_inputs,
         drops_states=drops_states,
         recurrent_dropout=cell.recurrent_dropout,
-        has_mask_per_gate=kind.gates > 1 and bool(getattr(cell, private_names.DROPOUT_MASK_COUNT, None)),
-        surprises=tuple(_surprises(cell, kind)),
-        surprises_in_training=tuple(_surprises_of_dropout(cell, kind)) if drops_inputs or drops_states else (),
+        has_mask_per_gate=keras.has_mask_per_gate(cell, kind),
+        draws_in_inference=kind in keras.draws_in_inference,
+        surprises=tuple(_surprises(cell, kind, keras)),
+        surprises_in_training=(tuple(keras.surprises_of_dropout(cell, kind)) if drops_inputs or drops_states else ()),
+        gate_scale=1 if scaled is None else scaled[2],
+        weights=functools.partial(_weights, cell, cell.compute_dtype),
+        input_masks=functools.partial(keras.input_masks, cell, kind, unroll=unroll),
+        state_masks=functools.partial(keras.state_masks, cell, kind),
     )
 
 
-def _out_of_reach(layer: Any) -> Unknown | None:
-    """Returns a layer or cell whose class never runs on this package, or None if it may."""
-    is_of_keras_2 = not isinstance(layer, keras.layers.Layer) and isinstance(layer, own_code.of_keras_2("Layer"))
-    if isinstance(layer, with_keras_2(*_CONVOLUTIONAL) if is_of_keras_2 else _CONVOLUTIONAL):
-        reason = (
-            "the layer is convolutional, and no op computes that: use convolutions in TimeDistributed and then an LSTM"
-        )
-    elif is_of_keras_2:
-        reason = "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
-    else:
-        return None
-    return Unknown(type(getattr(layer, "cell", layer)), reason, is_out_of_reach=True)
+def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) -> Layer | Unknown:
+    """Describes a CuDNNLSTM or CuDNNGRU. It reverses its inputs itself."""
+    kind = keras.cudnn.get(type(layer))
+    if kind is None:
+        names = " or ".join(each.__name__ for each in keras.cudnn)
+        return Unknown(type(layer), f"the layer is a {type(layer).__name__}: use {names}", surprises=surprises)
+    cell = Cell(
+        kind=kind,
+        units=layer.units,
+        features=layer.kernel.shape[0] if layer.built else None,
+        dtype=layer.compute_dtype,
+        activations={"activation": tf.tanh, "recurrent_activation": tf.sigmoid},
+        resets_before=False,
+        drops_inputs=False,
+        drops_states=False,
+        recurrent_dropout=0,
+        has_mask_per_gate=False,
+        draws_in_inference=False,
+        surprises=(),
+        surprises_in_training=(),
+        gate_scale=1,
+        weights=functools.partial(_cudnn_weights, layer, kind),
+        input_masks=lambda x, training: [],
+        state_masks=lambda h, training: [],
+    )
+    return Layer(
+        cell=cell,
+        go_backwards=False,
+        returns_sequences=layer.return_sequences,
+        is_unrolled=False,
+        zeroes_masked_steps=False,
+        surprises=surprises,
+    )
 
 
-def _why_unknown(cell: Any) -> str:
-    if type(cell) is not keras.layers.StackedRNNCells:
+def _weights(owner: Any, dtype: str) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+    """Returns the weights of a cell or layer as tensors of a dtype."""
+    kernel, recurrent_kernel, bias = (
+        None if each is None else tf.cast(tf.convert_to_tensor(each), dtype)
+        for each in (owner.kernel, owner.recurrent_kernel, owner.bias)
+    )
+    return kernel, recurrent_kernel, bias
+
+
+def _cudnn_weights(layer: Any, kind: Kind) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+    """Returns the weights of a layer whose bias is [2 * gates * units]: of the inputs' product, and of the state's."""
+    kernel, recurrent_kernel, bias = _weights(layer, layer.compute_dtype)
+    bias = tf.reshape(bias, [2, kind.gates * layer.units])
+    return kernel, recurrent_kernel, bias if kind.name == "gru" else tf.reduce_sum(bias, axis=0)
+
+
+def _why_unknown(cell: Any, keras: Keras | None) -> str:
+    if keras is None or type(cell) is not keras.stacked_cells:
         return f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
     if len(cell.cells) == 1:
         return "the layer has a list of one cell: pass the cell itself"
@@ -202,39 +259,29 @@ def _of_replaced(method: str) -> str:
     return f"{method} is not Keras's own: remove what replaced it"
 
 
-def _surprises_of_layer(layer: Any) -> Iterator[str]:
+def _surprises_of_layer(layer: Any, keras: Keras) -> Iterator[str]:
     """Yields why a layer may compute something else than its description says."""
-    for method in own_code.replaced_in_loop(layer):
+    for method in own_code.replaced_in_loop(layer, keras.loops):
         yield _of_replaced(method)
+    yield from keras.surprises_of_layer(layer)
     dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
     if dtype not in (None, layer.compute_dtype):
         yield f"the layer has dtype {layer.compute_dtype}, but its cell {dtype}: use the same dtype for both"
 
 
-def _surprises(cell: Any, kind: Kind) -> Iterator[str]:
+def _surprises(cell: Any, kind: Kind, keras: Keras) -> Iterator[str]:
     """Yields why a cell may compute something else than its description says."""
-    if not cell.autocast:
+    if not getattr(cell, keras.autocast, True):
         yield "autocast=False: set autocast=True"
     if cell.activity_regularizer is not None:
         yield "the cell has an activity_regularizer: pass it to the layer"
-    for method in own_code.replaced_in_step(cell):
+    for method in own_code.replaced_in_step(cell, keras.caller):
         yield _of_replaced(method)
     if cell.built:
-        yield from _surprises_of_weights(cell, kind)
+        yield from _surprises_of_weights(cell, kind, keras)
 
 
-def _surprises_of_dropout(cell: Any, kind: Kind) -> Iterator[str]:
-    """Yields why a cell with dropout may draw other masks than its description says."""
-    for draw in (private_names.DROPOUT_MASK, private_names.RECURRENT_DROPOUT_MASK):
-        if not hasattr(cell, draw):
-            yield f"this version of Keras has no {draw}: set dropout=0 and recurrent_dropout=0"
-    implementation = getattr(cell, private_names.IMPLEMENTATION, None)
-    has_masks_of_gates = kind.gates > 1 and implementation == 1 and _HAS_MASKS_OF_GATES
-    if getattr(cell, private_names.DROPOUT_MASK_COUNT, None) != (kind.gates if has_masks_of_gates else None):
-        yield "implementation was set after the cell was made: pass it to the constructor"
-
-
-def _surprises_of_weights(cell: Any, kind: Kind) -> Iterator[str]:
+def _surprises_of_weights(cell: Any, kind: Kind, keras: Keras) -> Iterator[str]:
     """Yields why the weights of a cell may not be those that its description leads one to expect."""
     dtype, use_bias, reset_after = cell.compute_dtype, cell.use_bias, getattr(cell, "reset_after", None)
     state = cell.kernel, cell.recurrent_kernel, cell.bias, cell.units, use_bias, reset_after, dtype
@@ -243,7 +290,7 @@ def _surprises_of_weights(cell: Any, kind: Kind) -> Iterator[str]:
         return
     weights = state[:2] if cell.bias is None else state[:3]
     for weight in weights:
-        if not _is_weight(weight, cell, dtype):
+        if not _is_weight(weight, cell, keras):
             yield f"a weight is a {type(weight).__name__}: use a keras.Variable or a tensor of dtype {dtype}"
             return
     width = kind.gates * cell.units
@@ -252,18 +299,13 @@ def _surprises_of_weights(cell: Any, kind: Kind) -> Iterator[str]:
     features, *shapes = (tuple(weight.shape) for weight in weights)
     if [*features[1:], *shapes] != [width, (cell.units, width), *of_bias]:
         yield "the weights do not fit units, use_bias or reset_after: pass these to the constructor"
-    elif all(map(is_variable_of_keras, weights)):  # a tensor would keep its graph alive
+    elif all(map(keras.is_variable, weights)):  # a tensor would keep its graph alive
         _fitting[cell] = state
 
 
-def is_variable_of_keras(weight: Any) -> bool:
-    """Returns whether a weight is a variable of Keras's own class. Up to Keras 3.6, that is not `keras.Variable`."""
-    return type(weight).__module__.startswith("keras.") and type(weight).__name__ == "Variable"
-
-
-def _is_weight(weight: Any, cell: Any, dtype: str) -> bool:
+def _is_weight(weight: Any, cell: Any, keras: Keras) -> bool:
     """Returns whether the step of Keras uses a weight in the dtype in which the cell computes."""
-    if is_variable_of_keras(weight):
-        is_cast = getattr(weight, private_names.AUTOCAST, False)
-        return weight.dtype == dtype or (is_cast and dtype != cell.variable_dtype)
-    return isinstance(weight, (tf.Tensor, tf.Variable)) and weight.dtype == dtype
+    dtype = cell.compute_dtype
+    if keras.is_variable(weight) and keras.is_cast(weight) and dtype != cell.variable_dtype:
+        return True
+    return (keras.is_variable(weight) or isinstance(weight, (tf.Tensor, tf.Variable))) and weight.dtype == dtype

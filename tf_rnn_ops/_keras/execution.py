@@ -1,4 +1,4 @@
-"""Runs Keras's `RNN.inner_loop` on one op or in a faster loop.
+"""Runs a layer of Keras over all steps on one op or in a faster loop.
 
 Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, the op KerasRNN or the loop in
 `step_loop` computes the same. If there is a reason against it, Keras's loop runs: a reason of the environment, of the
@@ -6,6 +6,7 @@ layer (`decision`) or of the arguments of a call.
 """
 
 import collections
+import functools
 import logging
 import re
 import threading
@@ -16,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
-from tf_rnn_ops._keras import decision, description, environment, private_names, step_loop, tracing
+from tf_rnn_ops._keras import decision, description, environment, keras_3, private_names, step_loop, tracing
 from tf_rnn_ops._keras.description import Cell, Layer, Unknown
 from tf_rnn_ops._keras.exports import POLICY
 
@@ -35,16 +36,19 @@ def run(
     training: bool,
     strict: bool = False,
 ) -> Any:
-    """Runs a layer's `inner_loop` on the op or in the step loop. Falls back to Keras if neither supports it.
+    """Runs a layer over all steps on the op or in the step loop. Falls back to Keras if neither supports it.
 
     Args:
-      layer: a `keras.layers.RNN`.
-      keras_loop: Keras's `inner_loop`, bound to the layer. It takes the next four arguments.
-      sequences: see `inner_loop`.
+      layer: a recurrent layer.
+      keras_loop: Keras's loop, bound to the layer. It takes the next four arguments.
+      sequences: see `inner_loop` of `keras.layers.RNN`.
       initial_state: see `inner_loop`.
       mask: see `inner_loop`.
-      training: see `inner_loop`.
+      training: see `inner_loop`. A tensor of a graph counts as training, except to draw dropout masks.
       strict: whether to raise an error instead of falling back. Exports do not count as a fallback.
+
+    Returns:
+      The result of `inner_loop`, or that of `keras_loop` if it ran.
     """
     arguments = sequences, initial_state, mask, training
     if POLICY.is_portable_export():
@@ -53,18 +57,18 @@ def run(
             plain_loop = getattr(keras.layers.RNN, private_names.INNER_LOOP)
             return plain_loop(layer, sequences, initial_state, _flat(mask)[0], training)
         return keras_loop(*arguments)
-    if isinstance(sequences, (tf.Variable, keras.Variable)) or description.is_variable_of_keras(sequences):
+    if isinstance(sequences, (tf.Variable, keras.Variable)) or keras_3.is_variable(sequences):
         arguments = tf.convert_to_tensor(sequences), *arguments[1:]
     described = description.describe_layer(layer)
-    decided = decision.of_layer(described, training)
+    decided = decision.of_layer(described, _may_train(training))
     environment_reason = next(environment.reasons_against_the_op(), None)
     reason = environment_reason or next(iter(decided.reasons), "")
     if not reason and isinstance(described, Layer):
-        reason = next(_reasons_of_call(layer, described, *arguments[:3]), "")
+        reason = next(_reasons_of_call(described, *arguments[:3]), "")
         if not reason:
             _count(layer, decided.path)
             run_here = _run_loop if decided.path == "loop" else _run_op
-            return run_here(layer, described, *arguments)
+            return run_here(described, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
         is_expected = environment_reason or (decision.is_expected(described) and not described.surprises)
         _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
@@ -73,13 +77,12 @@ def run(
 
 
 def _run_op(
-    layer: Any, described: Layer, sequences: tf.Tensor, initial_state: Any, mask: Any, training: bool
+    described: Layer, sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Runs a layer's cell over all steps on the op, which must support the arguments.
 
     Args:
-      layer: a `keras.layers.RNN`.
-      described: what it is.
+      described: what the layer is.
       sequences: the inputs, [batch, time, features].
       initial_state: the initial states, each [batch, units].
       mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step. Surplus
@@ -90,29 +93,30 @@ def _run_op(
       A tuple of the last output, [batch, units]; all outputs, [batch, time, units], or only the last one,
       [batch, 1, units], unless the layer returns sequences; and the final states.
     """
-    cell, dtype = layer.cell, described.cell.dtype
-    inputs = _inputs(cell, described.cell, sequences, training)
+    cell, is_training = described.cell, _may_train(training)
+    inputs = _inputs(cell, sequences, training)
     # Elsewhere, a caller may ask for the gradient of its own zeros.
-    may_be_absent = not training and tracing.purpose() in ("export", "freezing") and not environment.may_be_recorded()
+    may_be_absent = (
+        not is_training and tracing.purpose() in ("export", "freezing") and not environment.may_be_recorded()
+    )
     states = [
-        tf.zeros([0, cell.units], dtype)  # absent
+        tf.zeros([0, cell.units], cell.dtype)  # absent
         if may_be_absent and _is_filled_with_zeros(each)
-        else _of_batch(keras.ops.cast(each, dtype), inputs[0])
+        else _of_batch(_cast(each, cell), inputs[0])
         for each in _flat(initial_state)
     ]
     mask = _checked_mask(mask, inputs[0], described.go_backwards)
-    bias = [] if cell.bias is None else keras.ops.cast(cell.bias, dtype)
-    weights = _kernel(cell, len(inputs)), keras.ops.cast(cell.recurrent_kernel, dtype), bias
+    kernel, *other_weights = op_weights(cell)
     outputs, *final_states = run_op(
-        described.cell,
-        weights,
+        cell,
+        [_kernel_of_all(kernel, len(inputs)), *other_weights],
         states,
         sequences=tf.concat(inputs, axis=2),
         mask=[] if mask is None else mask,
         go_backwards=described.go_backwards,
         return_sequences=described.returns_sequences,
         zero_output_for_mask=described.zeroes_masked_steps,
-        is_training=bool(training),
+        is_training=is_training,
     )
     if described.returns_sequences:
         # If there are no steps, the last output is zeros, as in the op.
@@ -122,16 +126,39 @@ def _run_op(
 
 
 def _run_loop(
-    layer: Any, described: Layer, sequences: tf.Tensor, initial_state: Any, mask: Any, training: bool
+    described: Layer, sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Runs a layer's cell over all steps in the step loop; see `_run_op`."""
-    inputs = _inputs(layer.cell, described.cell, sequences, training)
-    states = [_of_batch(keras.ops.cast(each, described.cell.dtype), inputs[0]) for each in _flat(initial_state)]
+    cell = described.cell
+    inputs = _inputs(cell, sequences, training)
+    states = [_of_batch(_cast(each, cell), inputs[0]) for each in _flat(initial_state)]
     mask = _checked_mask(mask, inputs[0], described.go_backwards)
     # With XLA, the ops of TensorFlow are faster than a call of GRUBlockCell per step.
-    names = map(description.activation_name, described.cell.activations.values())
+    names = map(description.activation_name, cell.activations.values())
     may_call_op = [*names] == ["tanh", "sigmoid"] and not environment.is_compiled_by_xla()
-    return step_loop.inner_loop(layer, described.cell, inputs, states, mask, training, may_call_op)
+    drops_states = cell.drops_states and _may_train(training)
+    draw = functools.partial(cell.state_masks, training=training) if drops_states else None
+    return step_loop.inner_loop(described, inputs, states, mask, draw, may_call_op)
+
+
+def op_weights(cell: Cell) -> list[Any]:
+    """Returns the kernel, recurrent kernel and bias with which the op computes a cell. An empty bias is none."""
+    weights = [each for each in cell.weights() if each is not None]
+    if cell.gate_scale != 1:
+        # The third gate of an LSTM or GRU has the other activation.
+        of_gates = [1 if gate == 2 else cell.gate_scale for gate in range(cell.kind.gates)]
+        scales = tf.repeat(tf.constant(of_gates, cell.dtype), cell.units)
+        weights = [each * scales for each in weights]
+    return weights if len(weights) == 3 else [*weights, []]
+
+
+def _may_train(training: Any) -> bool:
+    """Returns whether a value of `training`, which may be a tensor, stands for training."""
+    return tf.is_symbolic_tensor(training) or bool(training)
+
+
+def _cast(state: Any, cell: Cell) -> tf.Tensor:
+    return tf.cast(tf.convert_to_tensor(state), cell.dtype)
 
 
 def run_op(
@@ -168,7 +195,7 @@ def run_op(
     return [output, *final_states[: len(states)]]
 
 
-def _reasons_of_call(layer: Any, described: Layer, sequences: Any, initial_state: Any, mask: Any) -> Iterator[str]:
+def _reasons_of_call(described: Layer, sequences: Any, initial_state: Any, mask: Any) -> Iterator[str]:
     """Yields why the arguments of a call fall back to Keras."""
     if not isinstance(sequences, tf.Tensor):
         yield f"the input is a {type(sequences).__name__}: pass a dense tensor"
@@ -176,7 +203,7 @@ def _reasons_of_call(layer: Any, described: Layer, sequences: Any, initial_state
     if sequences.shape.rank != 3:
         yield f"the input has rank {sequences.shape.rank}: pass a tensor of shape [batch, time, features]"
         return
-    cell, features = described.cell, layer.cell.kernel.shape[0]
+    cell, features = described.cell, described.cell.features
     if sequences.shape[2] not in (None, features):
         yield f"the input has {sequences.shape[2]} features, but the layer was built with {features}: pass {features}"
     if not sequences.dtype.is_floating:
@@ -302,22 +329,20 @@ def _without_surplus_steps(mask: tf.Tensor, static_time: int | None, time: tf.Te
     return mask[:, first : first + time]
 
 
-def _inputs(cell: Any, described: Cell, sequences: tf.Tensor, training: bool) -> list[tf.Tensor]:
-    """Applies the input dropout masks of a cell, which are the same in all steps.
+def _inputs(cell: Cell, sequences: tf.Tensor, training: Any) -> list[tf.Tensor]:
+    """Applies the input dropout masks of a cell.
 
     Returns:
       A list of tensors [batch, time, features]: one for all gates or, with implementation=1, one for each gate.
     """
     inputs = [sequences]
-    if training and described.drops_inputs:
-        draw = getattr(cell, private_names.DROPOUT_MASK)
-        inputs = [sequences * tf.expand_dims(mask, 1) for mask in _flat(draw(sequences[:, 0, :]))]
-    return [keras.ops.cast(each, described.dtype) for each in inputs]
+    if cell.drops_inputs and _may_train(training):
+        inputs = [sequences * mask for mask in cell.input_masks(sequences, training)]
+    return [tf.cast(each, cell.dtype) for each in inputs]
 
 
-def _kernel(cell: Any, num_inputs: int) -> tf.Tensor:
+def _kernel_of_all(kernel: tf.Tensor, num_inputs: int) -> tf.Tensor:
     """Returns a block-diagonal kernel for concatenated inputs, each multiplied only by the columns of its gates."""
-    kernel = keras.ops.cast(cell.kernel, cell.compute_dtype)
     if num_inputs == 1:
         return kernel
     width = kernel.shape[1] // num_inputs

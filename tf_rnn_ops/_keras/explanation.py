@@ -6,8 +6,8 @@ from typing import Any
 
 import keras
 
-from tf_rnn_ops._keras import acceleration, decision, description, environment, private_names
-from tf_rnn_ops._keras.description import Unknown, with_keras_2
+from tf_rnn_ops._keras import acceleration, decision, description, environment, kerases, private_names
+from tf_rnn_ops._keras.description import Unknown
 from tf_rnn_ops._keras.layers.block_cell import BlockCell
 from tf_rnn_ops._keras.layers.cudnn_rnn import CudnnRNN
 from tf_rnn_ops._keras.layers.keras_layers import GRU, LSTM, SimpleRNN
@@ -76,7 +76,7 @@ def explain(model: keras.layers.Layer) -> Explanation:
     step at a time: by the model itself, or by another cell.
 
     Args:
-      model: a Keras model or layer. Layers and cells of Keras 2 (`tf_keras`) are shown as falling back.
+      model: a model or layer of Keras 3 or Keras 2 (`tf_keras`).
 
     Returns:
       An `Explanation`, a tuple with one `LayerExplanation` for each LSTM, GRU, SimpleRNN, RNN, ConvLSTM and cell of
@@ -97,7 +97,7 @@ def explain(model: keras.layers.Layer) -> Explanation:
       >>> [each.training for each in explanation]
       ['op', 'Keras']
     """
-    if not isinstance(model, with_keras_2(keras.layers.Layer)):
+    if not isinstance(model, kerases.classes("layer")):
         raise TypeError(f"model must be a Keras model or layer, but is of type {type(model).__name__}")
     explanation = explanation_of(model)
     print(explanation)
@@ -114,13 +114,13 @@ def explanation_of(model: Any) -> Explanation:
 def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yields (name, layer) of the recurrent layers and cells in a layer or model, including itself."""
     parent = layer
-    if isinstance(layer, with_keras_2(keras.layers.RNN)):
+    if isinstance(layer, kerases.classes("recurrent")):
         yield "/".join(path) or layer.name, layer
         parent = layer.cell  # which may call other cells
-        if not isinstance(parent, with_keras_2(keras.layers.Layer)):
+        if not isinstance(parent, kerases.classes("layer")):
             return
         path = path or (layer.name,)
-    elif isinstance(layer, with_keras_2(*description.CELLS) + _ALWAYS_ON_OP):
+    elif isinstance(layer, kerases.classes("cells") + _ALWAYS_ON_OP):
         yield "/".join(path) or layer.name, layer
     for each in _layers_in(parent):
         yield from _recurrent_layers(each, (*path, each.name))
@@ -134,8 +134,9 @@ def _layers_in(layer: Any) -> Sequence[Any]:
 
 def _reasons_of_model(model: Any) -> list[str]:
     """Returns why all layers of a model fall back to Keras."""
-    is_compiled = isinstance(model, keras.Model) and model.compiled and model.jit_compile
-    return list(environment.reasons_against_the_op(is_compiled))
+    # In Keras 2, a model that is not compiled has no `jit_compile`, or None.
+    is_compiled = isinstance(model, kerases.classes("model")) and getattr(model, "compiled", True) and model.jit_compile
+    return list(environment.reasons_against_the_op(bool(is_compiled)))
 
 
 def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExplanation:
@@ -143,7 +144,7 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
     kind = type(layer).__name__
     if isinstance(layer, _ALWAYS_ON_OP):
         return LayerExplanation(name, kind, "op", "op", ())
-    is_cell = isinstance(layer, with_keras_2(*description.CELLS))
+    is_cell = isinstance(layer, kerases.classes("cells"))
     described: Any = (description.describe_cell if is_cell else description.describe_layer)(layer)
     decide: Any = decision.of_cell if is_cell else decision.of_layer
     inference, training = (decide(described, training) for training in (False, True))

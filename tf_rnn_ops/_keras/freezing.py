@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tf_rnn_ops import _constant_weights
-from tf_rnn_ops._keras import acceleration, explanation, own_code, private_names, tracing
+from tf_rnn_ops._keras import acceleration, explanation, kerases, tracing
 from tf_rnn_ops._keras.exports import check_choice
 
 __all__ = ["freeze"]
@@ -45,7 +44,7 @@ def freeze(function: Any, *, weight_format: str = "float32") -> Any:
       A concrete function with the arguments and results of `function`; of a model, with its inputs as one argument.
 
     Raises:
-      TypeError: if `function` is neither of them, for example a model of Keras 2.
+      TypeError: if `function` is neither of them.
       ValueError: if `weight_format` is another format, if the model has no known inputs, or if the function contains
         none of these ops with `is_training=False`.
       RuntimeError: if this version of TensorFlow cannot freeze functions.
@@ -57,15 +56,10 @@ def freeze(function: Any, *, weight_format: str = "float32") -> Any:
       TensorShape([2, 4])
     """
     check_choice("weight_format", weight_format, _constant_weights.FORMATS)
-    model = function if isinstance(function, keras.Model) else None
+    model = function if isinstance(function, kerases.classes("model")) else None
     if model is not None:
         function = _inference_function(model)
     if not isinstance(function, tf.types.experimental.ConcreteFunction):
-        if isinstance(function, own_code.of_keras_2("Layer")):
-            raise TypeError(
-                "function is a model of Keras 2 (tf_keras), whose layers do not run on the op: pass a model of Keras "
-                "3, or a concrete function with one of the ops"
-            )
         raise TypeError(
             "function must be a Keras model or a concrete function, such as "
             f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
@@ -73,7 +67,7 @@ def freeze(function: Any, *, weight_format: str = "float32") -> Any:
     return _constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model))
 
 
-def _inference_function(model: keras.Model) -> Any:
+def _inference_function(model: Any) -> Any:
     """Returns a concrete function that calls a model in inference."""
     inputs = getattr(model, "inputs", None) if model.built else None
     if not inputs:
@@ -81,13 +75,15 @@ def _inference_function(model: keras.Model) -> Any:
             f"function must be a model with known inputs, but {model.name!r} has none: give the first layer an Input, "
             "or pass a concrete function"
         )
-    structure = getattr(model, private_names.INPUTS_STRUCT, inputs[0] if len(inputs) == 1 else inputs)
-    specs = keras.tree.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
+    keras = kerases.of(model)
+    assert keras is not None
+    structure = getattr(model, keras.inputs_struct, inputs[0] if len(inputs) == 1 else inputs)
+    specs = tf.nest.map_structure(lambda each: tf.TensorSpec(each.shape, each.dtype, each.name), structure)
     with acceleration.start(), tracing.freezing():
         return tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
 
 
-def _why_not(model: keras.Model | None) -> str:
+def _why_not(model: Any) -> str:
     """Returns why a function does not contain the op.
 
     Args:

@@ -1,5 +1,6 @@
 """Replaces methods of TensorFlow and Keras for a while."""
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,6 +11,12 @@ from tf_rnn_ops._keras import own_code
 def owner_of(cls: type, name: str) -> type:
     """Returns the class that defines an attribute of a class."""
     return next(each for each in cls.__mro__ if name in vars(each))
+
+
+def with_signature(function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+    """Returns a function with a signature for those who inspect it, as Keras 2 does with `call`."""
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
 
 
 class SharedPatches:

@@ -90,6 +90,69 @@ TRACK_RESOURCES = attribute(
     "traces the call of a model that Keras exports",
     "an export counts as a fallback, which is logged or, with strict=True, raises an error",
 )
+
+# ---------------------------------------------------------------- Keras 2
+_NOT_KERAS_2 = "accelerate_keras raises a RuntimeError if tf_keras is imported"
+KERAS_2_LAYERS = "tf_keras.src.layers"
+OLD_CELLS = tuple(
+    attribute(KERAS_2_LAYERS, name, "is a cell of TensorFlow 1", _NOT_KERAS_2) for name in ("LSTMCellV1", "GRUCellV1")
+)
+OLD_LAYERS = tuple(
+    attribute(KERAS_2_LAYERS, name, "is a layer of TensorFlow 1", _NOT_KERAS_2) for name in ("LSTMV1", "GRUV1")
+)
+CUDNN_LAYERS = tuple(
+    attribute(KERAS_2_LAYERS, name, "is a layer of TensorFlow 1 for GPUs", _NOT_KERAS_2)
+    for name in ("CuDNNLSTM", "CuDNNGRU")
+)
+LOOP = attribute(
+    "tf_keras.src.backend", "rnn", "runs a cell over all steps; accelerate_keras replaces it", _NOT_KERAS_2
+)
+# Each calls the one before it.
+LSTM_LOOPS = tuple(
+    attribute("tf_keras.src.layers.rnn.lstm", name, "runs an LSTM; accelerate_keras replaces it", _NOT_KERAS_2)
+    for name in ("standard_lstm", "lstm_with_backend_selection")
+)
+GRU_LOOPS = tuple(
+    attribute("tf_keras.src.layers.rnn.gru", name, "runs a GRU; accelerate_keras replaces it", _NOT_KERAS_2)
+    for name in ("standard_gru", "gru_with_backend_selection")
+)
+CUDNN_LOOP = attribute(
+    "tf_keras.src.layers.CuDNNLSTM", "_process_batch", "runs cuDNN; accelerate_keras replaces it", _NOT_KERAS_2
+)
+CALL_CONTEXT_MODULE = "tf_keras.src.engine.base_layer_utils"
+CALL_CONTEXT = attribute(CALL_CONTEXT_MODULE, "call_context", "tells whether a layer trains", _NOT_KERAS_2)
+IS_FUSED = attribute(
+    "tf_keras.layers.LSTM",
+    "_could_use_gpu_kernel",
+    "tells whether Keras ignores the activations of a cell, and drops the inputs of each step differently",
+    "layers with dropout, or with activations that were changed, have other results than in Keras",
+)
+KERAS_2_MASKS, KERAS_2_NEW_MASKS, KERAS_2_RECURRENT_MASKS = (
+    attribute("tf_keras.layers.LSTMCell", name, "draws the dropout masks of a cell", _WITHOUT_MASKS)
+    for name in ("get_dropout_mask_for_cell", "_create_dropout_mask", "get_recurrent_dropout_mask_for_cell")
+)
+KERAS_2_METRICS = attribute(
+    "tf_keras.Model",
+    "compiled_metrics",
+    "leads to the metrics of a model, which may call a cell",
+    "accelerate_keras makes the functions of all models again",
+)
+KERAS_2_AUTOCAST = attribute(
+    "tf_keras.layers.Layer", "_autocast", "tells whether a layer casts its inputs", "all layers count as doing so"
+)
+KERAS_2_INPUTS = attribute(
+    "tf_keras.Model",
+    "_nested_inputs",
+    "holds the inputs of a model, nested as its caller passes them",
+    "`freeze` takes several inputs of a model as a list",
+)
+CAST_VARIABLE = attribute(
+    "tf_keras.src.mixed_precision.autocast_variable.AutoCastVariable",
+    "true_dtype",
+    "tells whether Keras casts a weight to the dtype in which a layer computes",
+    "layers with mixed precision run Keras's code",
+)
+
 # The methods that Keras runs when it calls a cell at a step. If a program replaced one, the cell runs Keras's code.
 # Those that are missing are ignored.
 OF_STEP = (
@@ -97,8 +160,11 @@ OF_STEP = (
     "_compute_carry_and_output",
     "_compute_carry_and_output_fused",
     "_create_dropout_mask",
+    "_create_recurrent_dropout_mask",
     "get_dropout_mask",
+    "get_dropout_mask_for_cell",
     "get_recurrent_dropout_mask",
+    "get_recurrent_dropout_mask_for_cell",
     "reset_dropout_mask",
     "reset_recurrent_dropout_mask",
     # of `keras.layers.Layer`
@@ -107,6 +173,7 @@ OF_STEP = (
     "_check_super_called",
     "_get_call_context",
     "_maybe_build",
+    "_maybe_cast_inputs",
     "_maybe_reset_call_context",
     "_open_name_scope",
     "_resolve_and_populate_arg",

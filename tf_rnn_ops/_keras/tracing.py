@@ -19,6 +19,7 @@ import tensorflow as tf
 from tf_rnn_ops import _private_names
 from tf_rnn_ops._keras.patches import SharedPatches, owner_of
 from tf_rnn_ops._keras.private_names import TRACK_RESOURCES
+from tf_rnn_ops._keras.table import Patch
 from tf_rnn_ops._private_names import SAVE_CONTEXT
 
 # The packages that trace a model in order to convert it.
@@ -138,12 +139,17 @@ def _nestable(enter: Callable[..., Any]) -> Callable[..., Any]:
     return nestable
 
 
-def _endpoint_methods() -> Iterator[tuple[Any, str, Any]]:
-    """Yields the methods with which an `ExportArchive` traces its endpoints."""
-    if keras.backend.backend() != "tensorflow" or SAVE_CONTEXT is None:
+def _endpoint_methods() -> Iterator[Patch]:
+    """Yields the methods with which an `ExportArchive` of Keras 3 traces its endpoints."""
+    if keras.backend.backend() == "tensorflow":
+        # Keras chooses the base class of an archive when it creates one.
+        yield from endpoint_methods(type(keras.export.ExportArchive()))
+
+
+def endpoint_methods(archive: type) -> Iterator[Patch]:
+    """Yields the methods with which a class of archives traces endpoints, and how to make it do so as for a save."""
+    if SAVE_CONTEXT is None:
         return
-    # Keras chooses the base class of an archive when it creates one.
-    archive = type(keras.export.ExportArchive())
     yield owner_of(archive, "add_endpoint"), "add_endpoint", _with_saved_endpoint
     # Before Keras saves the endpoints, it also traces the call of each tracked model.
     for owner in archive.__mro__:
