@@ -277,21 +277,26 @@ def test_a_model_that_xla_compiles(has_library, runs, monkeypatch):
     assert any("XLA compiles the layer" in reason for reason in row.reasons) == (not has_library)
 
 
-def test_keras_2(capsys):
+def test_keras_2():
     tf_keras = pytest.importorskip("tf_keras")
-    model = tf_keras.Sequential([tf_keras.layers.Bidirectional(tf_keras.layers.LSTM(2)), tf_keras.layers.Dense(1)])
-    with pytest.warns(UserWarning, match=r"tf_keras \(Keras 2\) is imported"), accelerate_keras():
+    k = tf_keras.layers
+    model = tf_keras.Sequential(
+        [
+            k.Bidirectional(k.LSTM(2, return_sequences=True)),
+            k.GRU(2, reset_after=False, return_sequences=True),
+            k.LSTM(2, activation="hard_sigmoid", recurrent_activation="hard_sigmoid"),
+        ]
+    )
+    with accelerate_keras():
         rows = explain(model)
-    reason = "the layer is from Keras 2 (tf_keras), which is not supported: use Keras 3"
-    assert [(row.kind, row.inference, row.training, row.reasons) for row in rows] == [
-        ("LSTM", "Keras", "Keras", (reason,))
-    ] * 2
-    assert reason in capsys.readouterr().out
-    for cell in (tf_keras.layers.LSTMCell(2), tf_keras.layers.GRUCell(2), tf_keras.layers.SimpleRNNCell(2)):
-        (row,) = explain(cell)
-        assert (row.kind, row.inference, row.reasons) == (type(cell).__name__, "Keras", (reason,))
-    stacked = explain(tf_keras.layers.RNN([tf_keras.layers.LSTMCell(2), tf_keras.layers.GRUCell(2)]))
+        (of_cell,) = explain(k.LSTMCell(2))
+        stacked = explain(k.RNN([k.LSTMCell(2), k.GRUCell(2)]))
+    assert [row.inference for row in rows] == [row.training for row in rows] == ["op", "op", "loop", "Keras"]
+    (reason,) = rows[-1].reasons
+    assert reason.startswith("activation='hard_sigmoid': set it to one of tanh")
+    assert (of_cell.inference, of_cell.training) == ("op", "Keras")
     assert [row.kind for row in stacked] == ["RNN", "LSTMCell", "GRUCell"]
+    assert all("Keras is not accelerated" in row.reasons[0] for row in explain(model))
 
 
 @pytest.mark.parametrize("kind", ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"])

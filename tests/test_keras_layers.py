@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import gc
+import importlib
 import inspect
 import itertools
 import json
@@ -24,12 +25,14 @@ from checks.keras_layers import (
     LOOPS,
     MASKS,
     OURS,
+    TF_KERAS,
     TIME,
     UNITS,
     calls_in_xla,
     check_equal,
     check_on_op,
     data,
+    needs_keras_2,
     needs_xla,
     outputs_and_gradients,
     pair,
@@ -37,7 +40,7 @@ from checks.keras_layers import (
     variables_of,
 )
 from environment import forked
-from hypothesis import Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from inputs.pairs import every_pair
@@ -149,6 +152,149 @@ def test_equals_keras_under_xla(configuration):
         return run(x)
 
     check_equal(results(ours), results(keras_layer), f"layers.{kind}")
+
+
+# Layers of Keras 2: how to make each, and how often it runs on the op in inference and in training.
+KERAS_2 = {
+    "LSTM": (lambda k, **arguments: k.layers.LSTM(UNITS, **arguments), 1, 1),
+    "GRU": (lambda k, **arguments: k.layers.GRU(UNITS, **arguments), 1, 1),
+    "SimpleRNN": (lambda k, **arguments: k.layers.SimpleRNN(UNITS, activation="relu", **arguments), 1, 1),
+    "RNN": (lambda k, **arguments: k.layers.RNN(k.layers.LSTMCell(UNITS, dtype="float64"), **arguments), 1, 1),
+    "LSTM of TensorFlow 1": (lambda k, **arguments: of_tensorflow_1("LSTMV1", arguments), 1, 1),
+    "GRU of TensorFlow 1": (lambda k, **arguments: of_tensorflow_1("GRUV1", arguments), 0, 0),
+    "GRU of TensorFlow 1, reset after": (
+        lambda k, **arguments: of_tensorflow_1("GRUV1", arguments, reset_after=True),
+        *(1, 1),
+    ),
+    "other gates": (
+        lambda k, **arguments: k.layers.LSTM(UNITS, recurrent_activation="hard_sigmoid", **arguments),
+        1,
+        1,
+    ),
+    "other gates of a GRU": (
+        lambda k, **arguments: k.layers.GRU(UNITS, "linear", recurrent_activation="hard_sigmoid", **arguments),
+        *(1, 1),
+    ),
+    "other activation": (lambda k, **arguments: k.layers.LSTM(UNITS, "hard_sigmoid", **arguments), 0, 0),
+    "implementation=1": (
+        lambda k, **arguments: k.layers.GRU(UNITS, use_bias=False, implementation=1, **arguments),
+        *(1, 1),
+    ),
+    "recurrent dropout": (lambda k, **arguments: k.layers.LSTM(UNITS, recurrent_dropout=0.3, **arguments), 1, 0),
+    "recurrent dropout, SimpleRNN": (
+        lambda k, **arguments: k.layers.SimpleRNN(UNITS, recurrent_dropout=0.3, **arguments),
+        *(1, 0),
+    ),
+    "reset before": (lambda k, **arguments: k.layers.GRU(UNITS, reset_after=False, **arguments), 0, 0),
+    "stacked cells": (
+        lambda k, **arguments: k.layers.RNN(
+            [k.layers.GRUCell(UNITS, dtype="float64"), k.layers.LSTMCell(2, dtype="float64")], **arguments
+        ),
+        *(0, 0),
+    ),
+}
+
+
+def of_tensorflow_1(name, arguments, **others):
+    """Returns a layer of TensorFlow 1."""
+    return getattr(importlib.import_module("tf_keras.src.layers"), name)(UNITS, **others, **arguments)
+
+
+OF_KERAS_2 = st.fixed_dictionaries(
+    {
+        "go_backwards": st.booleans(),
+        "return_sequences": st.booleans(),
+        "return_state": st.booleans(),
+        "zero_output_for_mask": st.booleans(),
+        "unroll": st.booleans(),
+        "time_major": st.booleans(),
+    }
+)
+
+
+@needs_keras_2
+@pytest.mark.parametrize("configuration", KERAS_2)
+@settings(max_examples=6, phases=PHASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    case=OF_KERAS_2,
+    steps=st.sampled_from(["all", "masked", "ragged"]),
+    dropout=st.sampled_from([0.0, 0.4]),
+    with_states=st.booleans(),
+    training=st.sampled_from([None, False, True]),
+    call=st.sampled_from(["eager", "graph"]),
+)
+def test_keras_2(configuration, case, steps, dropout, with_states, training, call, runs):
+    """Compares a layer of Keras 2 with itself, accelerated."""
+    make, *counts = KERAS_2[configuration]
+    is_ragged = steps == "ragged" and not (case["unroll"] or case["time_major"])
+    has_dropout = dropout and configuration not in ("RNN", "stacked cells")
+    layer = make(TF_KERAS, **case, dtype="float64", **({"dropout": dropout} if has_dropout else {}))
+    x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
+    if case["time_major"]:
+        x, mask = x.swapaxes(0, 1), mask.T
+    layer.build(x.shape)
+    randomize(layer)
+    x = tf.RaggedTensor.from_tensor(x, [6, 3, 1, 2]) if is_ragged else tf.constant(x)
+    states = None
+    if with_states:
+        states = [tf.constant(data(BATCH, size, seed=7)) for size in tf.nest.flatten(layer.cell.state_size)]
+        states = tf.nest.pack_sequence_as(layer.cell.state_size, states) if "stacked" in configuration else states
+    flat = [x.flat_values if is_ragged else x, *tf.nest.flatten(states or [])]
+
+    def results():
+        # Otherwise, the seed of a mask in a graph depends on the number of operations before it.
+        for each in (layer, layer.cell):
+            if hasattr(each, "_random_generator"):
+                each._random_generator._seed = 3
+        tf.random.set_seed(0)
+        options = {"mask": tf.constant(mask)} if steps == "masked" else {}
+        called = lambda x: layer(x, initial_state=states, training=training, **options)  # noqa: E731
+        called = called if call == "eager" else tf.function(called)
+        outputs, gradients = outputs_and_gradients(
+            lambda: [
+                each.to_tensor() if is_ragged and i == 0 and case["return_sequences"] else each
+                for i, each in enumerate(in_list(called(x)))
+            ],
+            [*flat, *layer.trainable_variables],
+        )
+        return [*outputs, *(None if each is None else tf.convert_to_tensor(each) for each in gradients)]
+
+    expected = results()
+    with tf_rnn_ops.accelerate_keras():
+        count, actual = runs.during(results)
+    assert count == counts[bool(training)] or not_on_op(case, steps)
+    # The loop of a graph draws other masks at each step, with seeds of its own.
+    draws_in_loop = call == "graph" and not (case["unroll"] or layer_is_fused(layer))
+    if not (training and has_dropout and draws_in_loop):
+        check_equal(actual, expected, f"Keras 2: {configuration}")
+
+
+def layer_is_fused(layer):
+    return getattr(layer, "_could_use_gpu_kernel", False)
+
+
+@needs_keras_2
+@pytest.mark.parametrize("call", [tf.function, lambda function: function], ids=["graph", "eager"])
+def test_keras_2_drops_inputs_of_each_step_in_a_graph(call):
+    """In eager mode, and in Keras 3, it drops the same at all steps."""
+    layer = TF_KERAS.layers.SimpleRNN(
+        *(50, "relu"), kernel_initializer="identity", recurrent_initializer="zeros", dropout=0.5, return_sequences=True
+    )
+    x = tf.ones([1, 4, 50])
+    for context in (contextlib.nullcontext(), tf_rnn_ops.accelerate_keras(strict=True)):
+        with context:
+            outputs = call(lambda x: layer(x, training=True))(x)[0]
+        assert set(np.unique(outputs)) == {0, 2}
+        assert np.any(outputs[1:] != outputs[:-1]) == (call is tf.function)
+
+
+def in_list(outputs):
+    return outputs if isinstance(outputs, list) else [outputs]
+
+
+def not_on_op(case, steps):
+    """Returns whether Keras zeroes the outputs of other steps, so that its own code runs."""
+    return steps == "masked" and case["unroll"] and case["go_backwards"] and case["zero_output_for_mask"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

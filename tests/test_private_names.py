@@ -106,10 +106,10 @@ def private_names_in(sources):
     """Yields the names of TensorFlow and Keras in modules of the package that are not public."""
     trees = [ast.parse(each) for each in sources]
     own = ALLOWED.union(*map(defined, trees))
-    of_keras = {path.rpartition(".")[2] for path in _private_names.NAMES if path.startswith("keras.")}
+    of_keras = {path.rpartition(".")[2] for path in _private_names.NAMES if path.startswith(("keras.", "tf_keras."))}
     for name in itertools.chain.from_iterable(map(used, trees)):
         is_private = re.match(r"_[a-z]|__internal__", name) or name in of_keras
-        if re.match(r"tensorflow\.python\b|keras\.src\b", name) or (is_private and name not in own):
+        if re.match(r"tensorflow\.python\b|(tf_)?keras\.src\b", name) or (is_private and name not in own):
             yield name
 
 
@@ -122,6 +122,7 @@ def test_no_other_module_uses_a_private_name():
     [
         "from tensorflow.python.eager import record",
         "import keras.src.layers",
+        "import tf_keras.src.layers",
         "importlib.import_module('tensorflow.python.eager.record')",
         "tf.__internal__.tracking",
         "layer._keras_history",

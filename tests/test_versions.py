@@ -6,7 +6,7 @@ import re
 from environment import pages
 from environment.pages import ROOT, TENSORFLOWS
 
-from tf_rnn_ops._keras import acceleration
+from tf_rnn_ops._keras import keras_3
 from tf_rnn_ops._library import minor_version
 
 PYTHONS = re.findall(r"Python :: (3\.\d+)", pages.text_of("pyproject.toml"))
@@ -43,8 +43,8 @@ def test_ranges_of_versions():
     newest = max(
         (minor_version(keras) for _, keras, _ in rows_of_table()), key=lambda version: int(version.split(".")[1])
     )
-    oldest = ".".join(map(str, acceleration._OLDEST_KERAS))
-    assert newest == ".".join(map(str, acceleration._NEWEST_TESTED_KERAS))
+    oldest = ".".join(map(str, keras_3.TABLE.oldest))
+    assert newest == ".".join(map(str, keras_3.TABLE.newest_tested))
     expected = {
         "TensorFlow": (TENSORFLOWS[0], TENSORFLOWS[-1]),
         "Keras": (oldest, newest),

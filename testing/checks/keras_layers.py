@@ -1,5 +1,6 @@
 """Helpers for tests of the Keras layers on the op."""
 
+import importlib.util
 from typing import NamedTuple
 
 import keras
@@ -14,6 +15,10 @@ from tf_rnn_ops import accelerate_keras
 OURS = {"LSTM": tf_rnn_ops.layers.LSTM, "GRU": tf_rnn_ops.layers.GRU, "SimpleRNN": tf_rnn_ops.layers.SimpleRNN}
 KERAS = {"LSTM": keras.layers.LSTM, "GRU": keras.layers.GRU, "SimpleRNN": keras.layers.SimpleRNN}
 KINDS = tuple(OURS)
+# Both Kerases, by package. Keras 2 is optional.
+TF_KERAS = importlib.import_module("tf_keras") if importlib.util.find_spec("tf_keras") else None
+needs_keras_2 = pytest.mark.skipif(TF_KERAS is None, reason="needs tf_keras")
+KERASES = [keras, pytest.param(TF_KERAS, marks=needs_keras_2)]
 
 BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
 
@@ -138,5 +143,5 @@ def check_accelerated(runs, call, *arguments, count=1, **keyword_arguments):
 
 
 def variables_of(layer):
-    """Returns the trainable weights as tensors of TensorFlow."""
-    return [variable.value for variable in layer.trainable_weights]
+    """Returns the trainable weights as tensors or variables of TensorFlow."""
+    return [each if isinstance(each, tf.Variable) else each.value for each in layer.trainable_weights]
