@@ -837,8 +837,8 @@ def test_an_old_loop_in_a_session(runs):
             x = tf.compat.v1.placeholder(tf.float32, [None, None, FEATURES])
             layer = importlib.import_module("tf_keras.src.layers").LSTMV1(UNITS, dropout=0.5)
             count, y = runs.during(layer, x)
-            randomize_in_session(layer, session)
             train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(y**2))
+            randomize_in_session(layer, session)
             learning_phase = TF_KERAS.backend.learning_phase()
             steps = []
             for _ in range(3):
