@@ -227,6 +227,8 @@ def test_keras_2(configuration, case, steps, dropout, with_states, training, cal
     """Compares a layer of Keras 2 with itself, accelerated."""
     make, *counts = KERAS_2[configuration]
     is_ragged = steps == "ragged" and not (case["unroll"] or case["time_major"])
+    if steps == "masked" and case["unroll"] and case["zero_output_for_mask"] and not case["return_sequences"]:
+        return  # Keras rejects this
     has_dropout = dropout and configuration not in ("RNN", "stacked cells")
     layer = make(TF_KERAS, **case, dtype="float64", **({"dropout": dropout} if has_dropout else {}))
     x, mask = data(BATCH, TIME, FEATURES), MASKS["gaps"]
@@ -263,9 +265,9 @@ def test_keras_2(configuration, case, steps, dropout, with_states, training, cal
     with tf_rnn_ops.accelerate_keras():
         count, actual = runs.during(results)
     assert count == counts[bool(training)] or not_on_op(case, steps)
-    # The loop of a graph draws other masks at each step, with seeds of its own.
+    # The loop of a graph draws other masks at each step, in any order.
     draws_in_loop = call == "graph" and not (case["unroll"] or layer_is_fused(layer))
-    if not (training and has_dropout and draws_in_loop):
+    if not (training and (has_dropout or "recurrent dropout" in configuration) and draws_in_loop):
         check_equal(actual, expected, f"Keras 2: {configuration}")
 
 
