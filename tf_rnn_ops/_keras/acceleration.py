@@ -264,17 +264,17 @@ class _Switch:
 
     def _add_keras_2(self) -> None:
         """Accelerates Keras 2, which the program has just imported."""
-        keras = kerases.in_use()[-1]
         with self.lock:
             if self._import_of_keras_2 not in sys.meta_path:
                 return  # no longer accelerated
             sys.meta_path.remove(self._import_of_keras_2)
-            try:
-                _check(keras)
-            except RuntimeError as error:
-                _logger.warning("%s is not accelerated: %s", keras.name, error)
-            else:
-                self._patch(keras)
+            for keras in kerases.in_use()[1:]:
+                try:
+                    _check(keras)
+                except RuntimeError as error:
+                    _logger.warning("%s is not accelerated: %s", keras.name, error)
+                else:
+                    self._patch(keras)
 
     def _methods(self, keras: Keras) -> Iterator[Patch]:
         """Yields the functions of a Keras that run on the op while it is accelerated, for `SharedPatches`."""

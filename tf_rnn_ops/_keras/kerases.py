@@ -3,6 +3,7 @@
 import functools
 import importlib.abc
 import importlib.machinery
+import logging
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -14,7 +15,17 @@ from tf_rnn_ops._keras.table import Keras
 _PACKAGE = "tf_keras"
 
 KERAS_3 = keras_3.TABLE
-_keras_2 = functools.cache(keras_2.table)
+_logger = logging.getLogger("tf_rnn_ops")
+
+
+@functools.cache
+def _keras_2() -> tuple[Keras, ...]:
+    """Returns the table of Keras 2, or nothing if this version lacks what the table names, which is logged."""
+    try:
+        return (keras_2.table(),)
+    except (AttributeError, ImportError) as error:
+        _logger.warning("Keras 2 (tf_keras) is not accelerated, because this version is not supported: %s", error)
+        return ()
 
 
 def uses_keras_2() -> bool:
@@ -24,7 +35,7 @@ def uses_keras_2() -> bool:
 
 def in_use() -> tuple[Keras, ...]:
     """Returns the tables of the Kerases that the program uses."""
-    return (KERAS_3, _keras_2()) if uses_keras_2() else (KERAS_3,)
+    return (KERAS_3, *(_keras_2() if uses_keras_2() else ()))
 
 
 def of(layer: Any) -> Keras | None:

@@ -92,7 +92,7 @@ TRACK_RESOURCES = attribute(
 )
 
 # ---------------------------------------------------------------- Keras 2
-_NOT_KERAS_2 = "accelerate_keras raises a RuntimeError if tf_keras is imported"
+_NOT_KERAS_2 = "Keras 2 is not accelerated, which is logged, and `explain` rejects its models"
 KERAS_2_LAYERS = "tf_keras.src.layers"
 OLD_CELLS = tuple(
     attribute(KERAS_2_LAYERS, name, "is a cell of TensorFlow 1", _NOT_KERAS_2) for name in ("LSTMCellV1", "GRUCellV1")
