@@ -6,9 +6,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from checks import parity
-from checks.keras_layers import Tensor, outputs_and_gradients, randomize
+from checks.keras_layers import TF_KERAS, Tensor, needs_keras_2, outputs_and_gradients, randomize
 from checks.op_definitions import ops_of
 from environment import processes
 from hypothesis import given, settings
@@ -22,7 +21,8 @@ from tf_rnn_ops import _graphs
 # XLA compiles loops before they could be replaced.
 pytestmark = pytest.mark.not_xla("loops of graphs that XLA compiles stay")
 
-KERAS = {"Keras 2": tf_keras, "Keras 3": keras}
+KERAS = {"Keras 2": TF_KERAS, "Keras 3": keras}
+of_each_keras = pytest.mark.parametrize("package", [pytest.param("Keras 2", marks=needs_keras_2), "Keras 3"])
 BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
 
 # Options of layers whose loops run on the op.
@@ -76,7 +76,7 @@ def accelerated(function, *arguments):
 def make(package, kind, options, batch=None, time=None):
     """Returns a layer with random weights."""
     layer = getattr(package.layers, kind)(UNITS, **options)
-    layer.build(tf.TensorShape([batch, time, FEATURES]) if package is tf_keras else (batch, time, FEATURES))
+    layer.build(tf.TensorShape([batch, time, FEATURES]) if package is TF_KERAS else (batch, time, FEATURES))
     randomize(layer)
     return layer
 
@@ -110,7 +110,7 @@ def check_layer(layer, x, mask=None, loops=(1, 0), **sizes):
 
 
 @pytest.mark.parametrize(("kind", "name", "options"), CASES, ids=[f"{kind}, {name}" for kind, name, _ in CASES])
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_layers_run_on_the_op(package, kind, name, options):
     layer = make(KERAS[package], kind, options)
     for mask in MASKS.values():
@@ -119,14 +119,14 @@ def test_layers_run_on_the_op(package, kind, name, options):
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
 @pytest.mark.parametrize("sizes", [{"batch": BATCH}, {"time": TIME}, {"batch": BATCH, "time": TIME}], ids=str)
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_static_sizes(package, sizes, kind):
     layer = make(KERAS[package], kind, {"return_sequences": True}, **sizes)
     check_layer(layer, inputs(), MASKS["gaps"], **sizes)
 
 
 @pytest.mark.parametrize("cell", ["LSTMCell", "GRUCell", "SimpleRNNCell"])
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_layers_of_cells(package, cell):
     layers = KERAS[package].layers
     layer = layers.RNN(getattr(layers, cell)(UNITS), return_sequences=True)
@@ -134,7 +134,7 @@ def test_layers_of_cells(package, cell):
     check_layer(layer, inputs())
 
 
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_bidirectional_and_stacked(package):
     layers = KERAS[package].layers
     model = KERAS[package].Sequential(
@@ -150,7 +150,7 @@ def test_bidirectional_and_stacked(package):
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_stateful_layers(package, kind):
     layer = make(KERAS[package], kind, {"stateful": True, "return_sequences": True}, batch=BATCH)
 
@@ -165,15 +165,17 @@ def test_stateful_layers(package, kind):
     check(actual, expected)
 
 
+@needs_keras_2
 def test_time_major_layers_of_keras_2():
-    layer = make(tf_keras, "LSTM", {"time_major": True, "return_sequences": True})
+    layer = make(TF_KERAS, "LSTM", {"time_major": True, "return_sequences": True})
     check_layer(layer, tf.transpose(inputs(), [1, 0, 2]))
 
 
+@needs_keras_2
 @pytest.mark.parametrize("go_backwards", [False, True])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_ragged_inputs_of_keras_2(kind, go_backwards):
-    layer = make(tf_keras, kind, {"return_sequences": True, "go_backwards": go_backwards})
+    layer = make(TF_KERAS, kind, {"return_sequences": True, "go_backwards": go_backwards})
     x = tf.RaggedTensor.from_tensor(inputs(), lengths=[6, 3, 1, 2])
     spec = tf.RaggedTensorSpec([None, None, FEATURES], ragged_rank=1)
 
@@ -231,10 +233,11 @@ def test_other_activations_stay(options):
     check_layer(make(keras, "LSTM", options), inputs(), loops=(0, 1))
 
 
-def test_hard_sigmoid_is_that_of_keras_3():
-    options = {"recurrent_activation": "hard_sigmoid"}
-    check_layer(make(keras, "LSTM", options), inputs(), loops=(1, 0))
-    check_layer(make(tf_keras, "LSTM", options), inputs(), loops=(0, 1))
+@pytest.mark.parametrize(
+    ("package", "loops"), [pytest.param("Keras 2", (0, 1), marks=needs_keras_2), ("Keras 3", (1, 0))]
+)
+def test_hard_sigmoid_is_that_of_keras_3(package, loops):
+    check_layer(make(KERAS[package], "LSTM", {"recurrent_activation": "hard_sigmoid"}), inputs(), loops=loops)
 
 
 def test_masks_of_units_stay():
@@ -257,7 +260,7 @@ def test_other_loops_are_not_counted():
     assert accelerated(tf.function(sums, autograph=False), inputs())[0] == (0, 0)
 
 
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_gradients_are_those_of_the_loop(package):
     layer = make(KERAS[package], "LSTM", {"return_sequences": True})
     variables = layer.trainable_variables
@@ -325,7 +328,7 @@ def serve(folder):
     return list(signature(**{name: tf.constant(TOKENS)}).values())
 
 
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_saved_models(package, tmp_path):
     folder = str(tmp_path / "model")
     save(package, folder)
@@ -335,7 +338,7 @@ def test_saved_models(package, tmp_path):
     check(actual, expected)
 
 
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_gradients_of_saved_models(package, tmp_path):
     folder = str(tmp_path / "model")
     save(package, folder)
@@ -362,7 +365,7 @@ with tf.compat.v1.Session(graph=tf.Graph()) as session:
 """
 
 
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 def test_sessions_of_a_program_that_only_loads_the_library(package, tmp_path):
     folder = str(tmp_path / "model")
     save(package, folder)
@@ -448,7 +451,7 @@ def run(graph, names, arguments):
 
 @pytest.mark.parametrize("with_mask", [False, True])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
-@pytest.mark.parametrize("package", KERAS)
+@of_each_keras
 @settings(max_examples=10)
 @given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
 def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):
