@@ -199,7 +199,8 @@ def test_restore_within_fit(module, runs):
     acceleration = accelerate_keras()
     restore = module.callbacks.LambdaCallback(on_epoch_end=lambda *_: acceleration.restore())
     count, history = runs.during(lambda: model.fit(X, Y, epochs=3, verbose=0, callbacks=[restore]))
-    assert count == 1
+    # Keras 2 makes the variables of its optimizer in the first trace, so that TensorFlow traces again.
+    assert count == (1 if module is keras else 2)
     losses = history.history["loss"]
     assert losses == sorted(losses, reverse=True)
 
@@ -264,6 +265,7 @@ def test_functions_that_keras_made_are_made_again(run_eagerly, module, runs):
 
 def in_a_lambda(keras):
     layer = keras.layers.LSTM(UNITS)
+    layer.build((None, None, FEATURES))  # Keras 2 allows no new variables in a Lambda
     return keras.Sequential([keras.Input([None, FEATURES]), keras.layers.Lambda(lambda x: layer(x))])
 
 

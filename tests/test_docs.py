@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import re
 
+import keras
 import pytest
 import tensorflow as tf
 from environment import forked, pages, processes
@@ -12,8 +13,6 @@ from environment import forked, pages, processes
 import tf_rnn_ops
 
 FAQ = "docs/faq.md"
-# A SavedModel that README.md loads.
-GPU_MODEL = "exported_on_a_gpu"
 OPTIONAL_PACKAGES = ("onnx", "onnxruntime", "torch")
 
 
@@ -37,6 +36,13 @@ def save_gpu_model(path):
     tf.saved_model.save(module, path, signatures=module.lstm)
 
 
+def save_keras_model(path):
+    """Writes a SavedModel as Keras exports it."""
+    keras.Sequential([keras.Input([None, 3]), keras.layers.LSTM(4)]).export(path, verbose=False)
+
+
+# The files that pages name.
+SAVED_MODELS = {"exported_on_a_gpu": save_gpu_model, "exported_by_keras": save_keras_model}
 # The code of each page, and the programs on the pages, by name.
 SCRIPTS = {page: pages.code_of(page, "python") for page in pages.paths() if pages.blocks(page, "python")}
 PROGRAMS = {name: code for page in pages.paths() for name, code in pages.programs(page).items()}
@@ -49,8 +55,9 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(name, tmp_path):
     if why_not := why_not_runnable(code):
         pytest.skip(why_not)
     (tmp_path / "program.py").write_text(code)
-    if GPU_MODEL in code:
-        save_gpu_model(tmp_path / GPU_MODEL)
+    for file, save in SAVED_MODELS.items():
+        if file in code:
+            save(str(tmp_path / file))
     # Not the code itself: autograph reads the sources of functions.
     ended = forked.run(f"""
         import os, runpy

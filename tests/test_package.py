@@ -39,7 +39,12 @@ EXPORTED = {
         "TfRnnOps_SupportedInstructionSets",
         "TfRnnOps_PackedWeightsBytes",
     },
-    _library.LIBRARY_PATH: set(),
+    _library.LIBRARY_PATH: {
+        "TfRnnOps_AccelerateGraphs",
+        "TfRnnOps_RestoreGraphs",
+        "TfRnnOps_NumAcceleratedLoops",
+        "TfRnnOps_NumOtherLoops",
+    },
     _library.BUILTIN_KERNELS_PATH: {"TfRnnOps_ReplaceBuiltinKernels"},
     _library.GPU_KERNELS_PATH: {"TfRnnOps_GpuLibraries"},
     _library.XLA_PATH: {"TfRnnOps_RegisterXlaBuiltinKernels"},

@@ -162,7 +162,7 @@ def _run(program: str, arguments: Sequence[str], is_module: bool) -> None:
             counts["Keras"],
         )
         replaced, others = _graphs.loop_counts()
-        if replaced or others:
+        if replaced:
             logging.getLogger("tf_rnn_ops").info(
                 "of the recurrent loops in graphs, %d ran on the op and %d as they are", replaced, others
             )
