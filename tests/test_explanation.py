@@ -1,6 +1,7 @@
 """Tests of explain, which reports the implementation of each recurrent layer."""
 
 import functools
+
 import keras
 import pytest
 import tensorflow as tf
