@@ -78,7 +78,7 @@ std::map<std::string, Replacement> FindReplacements(
     const FunctionLibraryDefinition& library, std::vector<LoopReport>* loops) {
   std::map<std::string, Replacement> replacements;
   for (const Node* node : graph.op_nodes()) {
-    if (!IsLoop(node) || !ReadsList(node)) continue;
+    if (!node->IsWhileNode() || !ReadsList(node)) continue;
     Loop loop;
     RecurrentLayer layer;
     absl::Status status = ReadLoop(node, library, &loop);
@@ -178,6 +178,15 @@ bool HasLoop(const NodeDefs& nodes) {
   return false;
 }
 
+absl::Status AddLayers(const std::map<std::string, Replacement>& replacements,
+                       FunctionLibraryDefinition* library) {
+  for (const auto& [unused, replacement] : replacements) {
+    absl::Status status = library->AddFunctionDef(replacement.layer);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 // Replaces the loops in a function of a library.
 absl::Status AccelerateFunction(const FunctionDef& function,
                                 FunctionLibraryDefinition* library,
@@ -198,8 +207,6 @@ absl::Status AccelerateFunction(const FunctionDef& function,
   std::set<std::string> stacks;
   for (const auto& [unused, replacement] : replacements) {
     stacks.insert(replacement.stacks.begin(), replacement.stacks.end());
-    status = library->AddFunctionDef(replacement.layer);
-    if (!status.ok()) return status;
   }
   for (NodeDef& node : *accelerated.mutable_node_def()) {
     for (std::string& input : *node.mutable_input()) {
@@ -209,22 +216,27 @@ absl::Status AccelerateFunction(const FunctionDef& function,
   for (auto& [unused, reference] : *accelerated.mutable_ret()) {
     RenameOutput(stacks, &reference);
   }
-  return library->ReplaceFunction(name, accelerated);
+  status = AddLayers(replacements, library);
+  return status.ok() ? library->ReplaceFunction(name, accelerated) : status;
 }
 
 // Appends the functions that a node calls, unless XLA compiles them.
 void AppendCalled(const tensorflow::AttrSlice& attributes,
                   std::vector<std::string>* names) {
-  bool is_compiled = false;
-  std::vector<std::string> called;
-  for (const auto& [name, value] : attributes) {
-    is_compiled |= name == "_XlaMustCompile" && value.b();
-    if (value.has_func()) called.push_back(value.func().name());
-    for (const auto& function : value.list().func()) {
-      called.push_back(function.name());
+  const size_t num_names = names->size();
+  for (const auto& [unused, value] : attributes) {
+    if (value.has_func()) {
+      names->push_back(value.func().name());
+    } else if (value.has_list()) {
+      for (const auto& function : value.list().func()) {
+        names->push_back(function.name());
+      }
     }
   }
-  if (!is_compiled) names->insert(names->end(), called.begin(), called.end());
+  if (names->size() == num_names) return;
+  const tensorflow::AttrValue* const is_compiled =
+      attributes.Find("_XlaMustCompile");
+  if (is_compiled != nullptr && is_compiled->b()) names->resize(num_names);
 }
 
 // Replaces the loops in functions, and in those that they call.
@@ -250,18 +262,31 @@ void AccelerateFunctions(std::vector<std::string> names,
   }
 }
 
-// Replaces the loops in a graph, but not those in its functions.
-// name: of the graph, in reports.
-absl::Status AccelerateMainGraph(const std::string& name, const Graph& graph,
-                                 FunctionLibraryDefinition* library,
-                                 GraphDef* definition,
-                                 std::vector<LoopReport>* loops) {
-  const auto replacements = FindReplacements(name, graph, *library, loops);
-  Replace(replacements, /*is_function=*/false, definition->mutable_node());
-  for (const auto& [unused, replacement] : replacements) {
-    absl::Status status = library->AddFunctionDef(replacement.layer);
-    if (!status.ok()) return status;
+// Replaces loops in a graph that TensorFlow prepares.
+absl::Status ReplaceInGraph(
+    const std::map<std::string, Replacement>& replacements,
+    FunctionLibraryDefinition* library, std::unique_ptr<Graph>* graph) {
+  GraphDef definition;
+  (*graph)->ToGraphDef(&definition, /*include_flib_def=*/false);
+  Replace(replacements, /*is_function=*/false, definition.mutable_node());
+  absl::Status status = AddLayers(replacements, library);
+  if (!status.ok()) return status;
+  auto accelerated = std::make_unique<Graph>(*library);
+  tensorflow::GraphConstructorOptions options;
+  options.allow_internal_ops = true;
+  options.add_default_attributes = false;
+  status = tensorflow::ConvertGraphDefToGraph(options, std::move(definition),
+                                              accelerated.get());
+  if (!status.ok()) return status;
+  // A definition does not contain the devices of a function's arguments.
+  std::map<std::string, std::string> devices;
+  for (const Node* node : (*graph)->op_nodes()) {
+    devices[node->name()] = node->assigned_device_name();
   }
+  for (Node* node : accelerated->op_nodes()) {
+    node->set_assigned_device_name(devices[node->name()]);
+  }
+  *graph = std::move(accelerated);
   return absl::OkStatus();
 }
 
@@ -343,10 +368,14 @@ absl::Status AccelerateGraphs::Accelerate(
   FunctionLibraryDefinition* const library = options.flib_def;
   std::vector<std::string> called;
   bool has_loop = false;
+  // Other nodes with functions prepare graphs for these when they run them.
   for (const Node* node : (*graph)->op_nodes()) {
+    const bool calls = node->IsFunctionCall() || node->IsWhileNode() ||
+                       node->IsIfNode() || node->IsCaseNode();
+    if (!calls) continue;
     // Its function is differentiated later.
     if (node->type_string() == "SymbolicGradient") return absl::OkStatus();
-    has_loop |= IsLoop(node);
+    has_loop |= node->IsWhileNode();
     AppendCalled(node->attrs(), &called);
   }
   std::vector<LoopReport> loops;
@@ -355,19 +384,11 @@ absl::Status AccelerateGraphs::Accelerate(
     const std::string name = options.function_def != nullptr
                                  ? options.function_def->signature().name()
                                  : options.session_handle;
-    GraphDef definition;
-    (*graph)->ToGraphDef(&definition, /*include_flib_def=*/false);
-    absl::Status status =
-        AccelerateMainGraph(name, **graph, library, &definition, &loops);
-    if (!status.ok()) return status;
-    auto accelerated = std::make_unique<Graph>(*library);
-    tensorflow::GraphConstructorOptions constructor;
-    constructor.allow_internal_ops = true;
-    constructor.add_default_attributes = false;
-    status = tensorflow::ConvertGraphDefToGraph(
-        constructor, std::move(definition), accelerated.get());
-    if (!status.ok()) return status;
-    *graph = std::move(accelerated);
+    const auto replacements = FindReplacements(name, **graph, *library, &loops);
+    if (!replacements.empty()) {
+      absl::Status status = ReplaceInGraph(replacements, library, graph);
+      if (!status.ok()) return status;
+    }
   }
   LoopCounts::Get()->Add(loops);
   return absl::OkStatus();
@@ -400,9 +421,10 @@ absl::Status AccelerateGraph(GraphDef* graph, std::vector<LoopReport>* loops) {
     options.allow_internal_ops = true;
     absl::Status status =
         tensorflow::ConvertGraphDefToGraph(options, *graph, &main);
-    if (status.ok()) {
-      status = AccelerateMainGraph("", main, &library, graph, loops);
-    }
+    if (!status.ok()) return status;
+    const auto replacements = FindReplacements("", main, library, loops);
+    Replace(replacements, /*is_function=*/false, graph->mutable_node());
+    status = AddLayers(replacements, &library);
     if (!status.ok()) return status;
   }
   *graph->mutable_library() = library.ToProto();

@@ -117,9 +117,8 @@ bool IsVariable(const Value* value, int index) {
 Role RoleOf(const Variable& variable, int index) {
   const Value& next = *variable.next;
   if (IsVariable(&next, index)) {
-    const Output source = WithoutIdentity(variable.initial);
-    const bool is_list = source.node != nullptr &&
-                         source.node->type_string() == "TensorListFromTensor";
+    const bool is_list =
+        variable.initial.node->type_string() == "TensorListFromTensor";
     return is_list ? Role::kInputList : Role::kInvariant;
   }
   if (next.op == "add" && IsVariable(next.inputs[0], index) &&
@@ -194,11 +193,6 @@ bool IsZero(const Output& output) {
   return data.find_first_not_of('\0') == absl::string_view::npos;
 }
 
-bool IsLoop(const Node* node) {
-  return node->type_string() == "While" ||
-         node->type_string() == "StatelessWhile";
-}
-
 absl::Status ReadLoop(const Node* node,
                       const FunctionLibraryDefinition& library, Loop* loop) {
   loop->node = node;
@@ -224,7 +218,7 @@ absl::Status ReadLoop(const Node* node,
   for (size_t i = 0; i < size; ++i) {
     const int index = static_cast<int>(i);
     Variable variable;
-    variable.initial = InputOf(node, index);
+    variable.initial = WithoutIdentity(InputOf(node, index));
     const Output next = InputOf(loop->body->ret_nodes[i], 0);
     if (variable.initial.node == nullptr || next.node == nullptr) {
       return absl::InvalidArgumentError("it lacks an input");

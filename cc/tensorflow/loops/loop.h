@@ -56,9 +56,6 @@ struct Loop {
   int64_t limit = -1;
 };
 
-// Whether a node is a loop.
-bool IsLoop(const tensorflow::Node* node);
-
 // Reads a loop. An error tells why it is no loop over the steps of sequences.
 absl::Status ReadLoop(const tensorflow::Node* node,
                       const tensorflow::FunctionLibraryDefinition& library,

@@ -19,25 +19,6 @@ absl::Status NotUnderstood(absl::string_view reason) {
   return absl::UnimplementedError(reason);
 }
 
-// Whether a value is a constant of one element, or of equal elements.
-bool IsNumber(const Value* value, double number) {
-  if (value->op != "constant") return false;
-  const auto tensor = ConstantOf(value->node);
-  if (!tensor.has_value() || tensor->NumElements() != 1) return false;
-  switch (tensor->dtype()) {
-#define TF_RNN_OPS_CASE(type)                   \
-  case tensorflow::DataTypeToEnum<type>::value: \
-    return tensor->flat<type>()(0) == static_cast<type>(number)
-    TF_RNN_OPS_CASE(float);
-    TF_RNN_OPS_CASE(double);
-    TF_RNN_OPS_CASE(Eigen::half);
-    TF_RNN_OPS_CASE(Eigen::bfloat16);
-#undef TF_RNN_OPS_CASE
-    default:
-      return false;
-  }
-}
-
 // The inputs of a value in both orders, if it has the op.
 using Pair = std::pair<const Value*, const Value*>;
 std::vector<Pair> InputsOf(const Value* value, absl::string_view op) {

@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.pb.h"
-#include "tensorflow/core/framework/types.pb.h"
+#include "tensorflow/core/framework/types.h"
 
 namespace tf_rnn_ops {
 namespace {
@@ -177,6 +177,32 @@ std::vector<int64_t> IntegersOf(const Node* node) {
   return values;
 }
 
+bool IsNumber(const Value* value, double number) {
+  if (value->op != "constant") return false;
+  const auto tensor = ConstantOf(value->node);
+  if (!tensor.has_value() || tensor->NumElements() != 1) return false;
+  switch (tensor->dtype()) {
+#define TF_RNN_OPS_CASE(type)                   \
+  case tensorflow::DataTypeToEnum<type>::value: \
+    return tensor->flat<type>()(0) == static_cast<type>(number)
+    TF_RNN_OPS_CASE(float);
+    TF_RNN_OPS_CASE(double);
+    TF_RNN_OPS_CASE(Eigen::half);
+    TF_RNN_OPS_CASE(Eigen::bfloat16);
+#undef TF_RNN_OPS_CASE
+    default:
+      return false;
+  }
+}
+
+// Whether a value consists of ones and has the shape of another.
+static bool IsOnesLike(const Value* value, const Value* other) {
+  if (value->op == "OnesLike") return value->inputs[0] == other;
+  return value->op == "Fill" && IsNumber(value->inputs[1], 1) &&
+         value->inputs[0]->op == "Shape" &&
+         value->inputs[0]->inputs[0] == other;
+}
+
 const Value* Values::Of(const Node* node, int output) {
   const Value*& value = known_[{node, output}];
   // Making it may add to `known_`, which keeps references valid.
@@ -239,9 +265,9 @@ const Value* Values::Make(const Node* node, int output) {
   }
   // Keras 2 multiplies by a dropout mask of ones in inference.
   for (int i = 0; i < 2 && op == "Mul"; ++i) {
-    const Value* const mask = value.inputs[i];
-    const Value* const masked = value.inputs[1 - i];
-    if (mask->op == "OnesLike" && mask->inputs[0] == masked) return masked;
+    if (IsOnesLike(value.inputs[i], value.inputs[1 - i])) {
+      return value.inputs[1 - i];
+    }
   }
   const std::string binary = NameOfBinary(node);
   if (!binary.empty()) {

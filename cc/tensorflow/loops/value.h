@@ -57,6 +57,9 @@ std::optional<tensorflow::Tensor> ConstantOf(const tensorflow::Node* node);
 // The integers of a constant of one dimension or none. Empty if it is not one.
 std::vector<int64_t> IntegersOf(const tensorflow::Node* node);
 
+// Whether a value is a constant of one element, which has a value.
+bool IsNumber(const Value* value, double number);
+
 // The values in a graph of a body, whose arguments are the variables of a loop.
 class Values {
  public:
