@@ -107,8 +107,10 @@ def check_acceleration():
     expected = tf.constant(model.evaluate(X, y, verbose=0))
     cell, states = make(keras.layers.LSTMCell), [tf.zeros([1, 4])] * 2
     of_cell = tf.function(cell)(X[:1, 0], states)[0]
+    # Without the name that tells which graphs XLA compiles, all that it cannot compile fall back.
+    strict = tf_rnn_ops._xla.why_not_loaded() is None
     try:
-        acceleration = tf_rnn_ops.accelerate_keras(strict=True)
+        acceleration = tf_rnn_ops.accelerate_keras(strict=strict)
     except RuntimeError:
         return False
     with acceleration:
@@ -117,7 +119,7 @@ def check_acceleration():
         rejected = make(keras.layers.LSTM, dropout=0.5, activation="elu")
         with contextlib.suppress(RuntimeError):
             rejected(X, training=True)
-            raise AssertionError("not rejected")
+            assert not strict, "not rejected"
     return True
 
 
