@@ -1,4 +1,5 @@
-#include "cc/tensorflow/loops/accelerate_graphs.h"
+// Replaces the loops of recurrent layers in graphs by calls of functions with
+// the op KerasRNN.
 
 #include <atomic>
 #include <cstdint>
@@ -40,6 +41,14 @@ using ::tensorflow::GraphDef;
 using ::tensorflow::Node;
 using ::tensorflow::NodeDef;
 using NodeDefs = ::google::protobuf::RepeatedPtrField<NodeDef>;
+
+// What became of a loop over the steps of sequences.
+struct LoopReport {
+  std::string function;  // that has the loop, or a session
+  std::string node;
+  std::string mode;     // rnn_mode of the op, or empty
+  std::string why_not;  // why it is not replaced, or empty
+};
 
 // How to replace a loop by a call.
 struct Replacement {
@@ -83,12 +92,11 @@ std::map<std::string, Replacement> FindReplacements(
     RecurrentLayer layer;
     absl::Status status = ReadLoop(node, library, &loop);
     if (status.ok()) status = RecognizeLayer(loop, &layer);
-    LoopReport report{function, node->name(), layer.rnn_mode, "", ""};
+    LoopReport report{function, node->name(), layer.rnn_mode, ""};
     if (status.ok()) {
       Replacement replacement = ReplacementOf(loop, layer);
       status = MakeLayerFunction(loop, layer, library, &replacement.layer);
       if (status.ok()) {
-        report.layer = replacement.layer.signature().name();
         replacements[node->name()] = std::move(replacement);
       }
     }
@@ -257,7 +265,7 @@ void AccelerateFunctions(std::vector<std::string> names,
     const absl::Status status =
         AccelerateFunction(record->fdef(), library, loops);
     if (!status.ok()) {
-      loops->push_back({name, "", "", std::string(status.message()), ""});
+      loops->push_back({name, "", "", std::string(status.message())});
     }
   }
 }
@@ -406,30 +414,6 @@ absl::Status AccelerateGraphs::Accelerate(
 }();
 
 }  // namespace
-
-absl::Status AccelerateGraph(GraphDef* graph, std::vector<LoopReport>* loops) {
-  FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
-                                    graph->library());
-  std::vector<std::string> names;
-  for (const FunctionDef& function : graph->library().function()) {
-    names.push_back(function.signature().name());
-  }
-  AccelerateFunctions(names, &library, loops);
-  if (HasLoop(graph->node())) {
-    Graph main(library);
-    tensorflow::GraphConstructorOptions options;
-    options.allow_internal_ops = true;
-    absl::Status status =
-        tensorflow::ConvertGraphDefToGraph(options, *graph, &main);
-    if (!status.ok()) return status;
-    const auto replacements = FindReplacements("", main, library, loops);
-    Replace(replacements, /*is_function=*/false, graph->mutable_node());
-    status = AddLayers(replacements, &library);
-    if (!status.ok()) return status;
-  }
-  *graph->mutable_library() = library.ToProto();
-  return absl::OkStatus();
-}
 
 }  // namespace tf_rnn_ops
 

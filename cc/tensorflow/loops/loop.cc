@@ -17,8 +17,10 @@ using ::tensorflow::Node;
 
 // A body of a recurrent layer has about 60 nodes.
 constexpr int kMaxNodes = 1000;
-// How far `AreEqual` looks back.
-constexpr int kMaxDepth = 8;
+// How far `AreEqual` looks back, and how many inputs a node may have there: it
+// compares up to 4^4 nodes.
+constexpr int kMaxDepth = 4;
+constexpr int kMaxInputs = 4;
 
 Output InputOf(const Node* node, int input) {
   const Edge* edge = nullptr;
@@ -42,6 +44,7 @@ bool AreEqual(Output a, Output b, int max_depth) {
   if (a.node == b.node) return true;
   if (max_depth == 0 || a.node->type_string() != b.node->type_string() ||
       a.node->op_def().is_stateful() || a.node->IsArg() ||
+      a.node->num_inputs() > kMaxInputs ||
       a.node->num_inputs() != b.node->num_inputs()) {
     return false;
   }
@@ -136,10 +139,10 @@ bool IsZeroInteger(const Output& output) {
 }
 
 // Adds a limit to a loop: that of a condition `counter < limit`.
-absl::Status AddLimit(const Value* condition, Loop* loop) {
-  if (condition->op == "and") {
+absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
+  if (condition->op == "and" && max_depth > 0) {
     for (const Value* each : condition->inputs) {
-      absl::Status status = AddLimit(each, loop);
+      absl::Status status = AddLimit(each, max_depth - 1, loop);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -234,7 +237,8 @@ absl::Status ReadLoop(const Node* node,
   const Output source = InputOf(condition->ret_nodes[0], 0);
   return source.node == nullptr
              ? absl::InvalidArgumentError("it has no condition")
-             : AddLimit(conditions.Of(source.node, source.index), loop);
+             : AddLimit(conditions.Of(source.node, source.index), kMaxDepth,
+                        loop);
 }
 
 }  // namespace tf_rnn_ops

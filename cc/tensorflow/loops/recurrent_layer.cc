@@ -80,10 +80,15 @@ Piece PieceOf(const Value* whole, const std::optional<Columns>& columns,
   return {whole->inputs[0], whole->columns};
 }
 
+// More terms than a gate has. A sum may have very many if it adds the same
+// value again and again.
+constexpr size_t kMaxTerms = 16;
+
 // Appends the terms of which a value, or its columns, is the sum. Returns
 // whether it is such a sum.
 bool FindTerms(const Value* value, const std::optional<Columns>& columns,
                std::vector<Term>* terms) {
+  if (terms->size() > kMaxTerms) return false;
   if (value->is_invariant) {
     terms->push_back({nullptr, PieceOf(value, columns, /*axis=*/0)});
     return true;
@@ -403,6 +408,7 @@ bool Recognizer::IsCandidate(const Value* value) {
   for (std::vector<const Value*> rest = {activated.input}; !rest.empty();) {
     const Value* const each = rest.back();
     rest.pop_back();
+    if (addends.size() > kMaxTerms) return false;
     if (each->op == "add") {
       rest.insert(rest.end(), each->inputs.begin(), each->inputs.end());
     } else if (each->op == "mul" && product == nullptr) {
