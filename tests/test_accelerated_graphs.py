@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import parity
-from checks.keras_layers import TF_KERAS, Tensor, needs_keras_2, outputs_and_gradients, randomize
+from checks.keras_layers import TF_KERAS, check_equal, needs_keras_2, outputs_and_gradients, randomize
 from checks.op_definitions import ops_of
 from environment import processes
 from hypothesis import given, settings
@@ -93,11 +93,10 @@ def traced(layer, x, mask=None, batch=None, time=None):
     return tf.function(lambda x, mask=None: layer(x, mask=mask), input_signature=specs, autograph=False)
 
 
-def check(actual, expected, name="accelerate_graphs"):
+def check(actual, expected):
     """Compares two structures of tensors."""
     tf.nest.assert_same_structure(actual, expected)
-    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
-        parity.check(name, "Keras", Tensor(one), Tensor(other))
+    check_equal(actual, expected, "accelerate_graphs")
 
 
 def check_layer(layer, x, mask=None, loops=(1, 0), **sizes):
@@ -227,11 +226,44 @@ class Normalized(keras.layers.SimpleRNNCell):
         return h, [h]
 
 
-@pytest.mark.parametrize("cell", [Residual, Coupled, Normalized])
+class Tiled(keras.layers.SimpleRNNCell):
+    """Repeats its inputs a number of times that only the run tells: once."""
+
+    def call(self, sequence, states, training=False):
+        multiples = tf.stack([1, tf.shape(sequence)[1] // FEATURES])
+        h = keras.ops.tanh(tf.tile(sequence, multiples) @ self.kernel + states[0] @ self.recurrent_kernel)
+        return h, [h]
+
+
+@pytest.mark.parametrize("cell", [Residual, Coupled, Normalized, Tiled])
 def test_other_cells_stay(cell):
     layer = keras.layers.RNN(cell(UNITS), return_sequences=True)
     layer(inputs())
     check_layer(layer, inputs(), loops=(0, 1))
+
+
+@needs_keras_2
+def test_gates_of_different_inputs_stay():
+    kernel, recurrent_kernel = (tf.random.stateless_normal([size, UNITS], [size, 0]) for size in (FEATURES, UNITS))
+
+    def step(x, states):
+        (h,) = states
+        u = tf.sigmoid(x[0] @ kernel + h @ recurrent_kernel)
+        r = tf.sigmoid(x[1] @ kernel + h @ recurrent_kernel)
+        h = u * h + (1 - u) * tf.tanh(x[1] @ kernel + r * (h @ recurrent_kernel))
+        return h, [h]
+
+    def trace():
+        return tf.function(
+            lambda x: TF_KERAS.backend.rnn(step, (x, -x), [tf.zeros([BATCH, UNITS])])[1],
+            input_signature=[tf.TensorSpec([BATCH, None, FEATURES])],
+            autograph=False,
+        )
+
+    expected = trace()(inputs())
+    found, actual = accelerated(trace(), inputs())
+    check(actual, expected)
+    assert found == (0, 1)
 
 
 @pytest.mark.parametrize("options", [{"activation": "elu"}, {"recurrent_activation": "softmax"}], ids=str)

@@ -317,8 +317,11 @@ absl::Status Recognizer::FindCell() {
 // The product of the inputs with weights in a sum, which is removed from it.
 std::optional<Piece> Recognizer::TakeInputs(std::vector<Term>* terms) {
   for (const Term& term : *terms) {
-    if (term.factor == nullptr || ListOf(term.factor) < 0) continue;
-    layer_->inputs = ListOf(term.factor);
+    const int list = term.factor == nullptr ? -1 : ListOf(term.factor);
+    if (list < 0) continue;
+    // All gates have the same inputs.
+    if (layer_->inputs >= 0 && layer_->inputs != list) return std::nullopt;
+    layer_->inputs = list;
     return TakeTerm(term.factor, terms);
   }
   return std::nullopt;

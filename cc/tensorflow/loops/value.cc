@@ -125,8 +125,10 @@ std::optional<Columns> ColumnsOfSlice(const Node* node) {
 bool RepeatsColumn(const Node* node) {
   const std::vector<int64_t> multiples = IntegersOf(InputOf(node, 1));
   const bool is_mask = node->output_type(0) == tensorflow::DT_BOOL;
-  return std::all_of(multiples.begin(), multiples.end(),
-                     [](int64_t n) { return n == 1; }) ||
+  const bool repeats_nothing =
+      !multiples.empty() && std::all_of(multiples.begin(), multiples.end(),
+                                        [](int64_t n) { return n == 1; });
+  return repeats_nothing ||
          (is_mask && multiples.size() == 2 && multiples[0] == 1);
 }
 
