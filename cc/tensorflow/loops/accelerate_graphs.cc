@@ -133,17 +133,15 @@ void CallLayer(const Replacement& replacement, const NodeDef& loop,
 
 // Turns the node that stacks the outputs of a loop into an identity of them.
 void PassOutputs(const std::string& outputs, tensorflow::DataType type,
-                 NodeDef* stack) {
-  NodeDef identity;
-  identity.set_name(stack->name());
-  identity.set_op("Identity");
-  identity.set_device(stack->device());
-  identity.add_input(outputs);
-  for (const std::string& input : stack->input()) {
-    if (absl::StartsWith(input, "^")) identity.add_input(input);
+                 const NodeDef& stack, NodeDef* identity) {
+  identity->set_name(stack.name());
+  identity->set_op("Identity");
+  identity->set_device(stack.device());
+  identity->add_input(outputs);
+  for (const std::string& input : stack.input()) {
+    if (absl::StartsWith(input, "^")) identity->add_input(input);
   }
-  (*identity.mutable_attr())["T"].set_type(type);
-  *stack = std::move(identity);
+  (*identity->mutable_attr())["T"].set_type(type);
 }
 
 // Replaces loops in the nodes of a graph or, if `is_function`, of a function,
@@ -160,8 +158,8 @@ void Replace(const std::map<std::string, Replacement>& replacements,
     const std::string outputs =
         absl::StrCat(name, is_function ? ":output:" : ":", last);
     for (const std::string& stack : replacement.stacks) {
-      new_nodes[stack] = *by_name.at(stack);
-      PassOutputs(outputs, results[last].type(), &new_nodes[stack]);
+      PassOutputs(outputs, results[last].type(), *by_name.at(stack),
+                  &new_nodes[stack]);
     }
   }
   for (NodeDef& node : *nodes) {
@@ -414,7 +412,6 @@ absl::Status AccelerateGraphs::Accelerate(
 }();
 
 }  // namespace
-
 }  // namespace tf_rnn_ops
 
 extern "C" {

@@ -108,15 +108,6 @@ int VariableOf(const Node* retval) {
   return index;
 }
 
-bool IsOne(const Value* value) {
-  return value->op == "constant" &&
-         IntegersOf(value->node) == std::vector<int64_t>{1};
-}
-
-bool IsVariable(const Value* value, int index) {
-  return value->op == "variable" && value->variable == index;
-}
-
 Role RoleOf(const Variable& variable, int index) {
   const Value& next = *variable.next;
   if (IsVariable(&next, index)) {
@@ -125,17 +116,13 @@ Role RoleOf(const Variable& variable, int index) {
     return is_list ? Role::kInputList : Role::kInvariant;
   }
   if (next.op == "add" && IsVariable(next.inputs[0], index) &&
-      IsOne(next.inputs[1])) {
+      next.inputs[1]->op == "constant" && IsInteger(next.inputs[1]->node, 1)) {
     return Role::kCounter;
   }
   if (next.op == "write" && IsVariable(next.inputs[0], index)) {
     return Role::kOutputList;
   }
   return Role::kState;
-}
-
-bool IsZeroInteger(const Output& output) {
-  return IntegersOf(output.node) == std::vector<int64_t>{0};
 }
 
 // Adds a limit to a loop: that of a condition `counter < limit`.
@@ -228,7 +215,8 @@ absl::Status ReadLoop(const Node* node,
     }
     variable.next = loop->values->Of(next.node, next.index);
     variable.role = RoleOf(variable, index);
-    if (variable.role == Role::kCounter && !IsZeroInteger(variable.initial)) {
+    if (variable.role == Role::kCounter &&
+        !IsInteger(variable.initial.node, 0)) {
       return absl::UnimplementedError("it does not start at step 0");
     }
     loop->variables.push_back(variable);

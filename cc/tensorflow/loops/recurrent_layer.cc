@@ -164,10 +164,6 @@ class Recognizer {
   bool IsCounter(const Value* value) const;
   absl::Status WhyNoCell() const;
 
-  bool IsVariable(const Value* value, int variable) const {
-    return value->op == "variable" && value->variable == variable;
-  }
-
   const Loop& loop_;
   RecurrentLayer* const layer_;
   const Value* mask_ = nullptr;
@@ -207,16 +203,14 @@ absl::Status Recognizer::FindOutputs() {
   }
   const Value* const step = list.next->inputs[1];
   layer_->returns_sequences = IsCounter(step);
-  const std::vector<int64_t> constant_size = IntegersOf(size->src());
   const bool has_room =
       layer_->returns_sequences
           ? (loop_.limit_variable >= 0
                  ? AreEqual({size->src(), size->src_output()},
                             loop_.variables[loop_.limit_variable].initial)
-                 : constant_size == std::vector<int64_t>{loop_.limit})
-          : step->op == "constant" &&
-                IntegersOf(step->node) == std::vector<int64_t>{0} &&
-                constant_size == std::vector<int64_t>{1};
+                 : IsInteger(size->src(), loop_.limit))
+          : step->op == "constant" && IsInteger(step->node, 0) &&
+                IsInteger(size->src(), 1);
   if (!has_room) return NotUnderstood("its list of outputs has another size");
   output_ = list.next->inputs[2];
   return FindMask();
@@ -458,9 +452,9 @@ bool Recognizer::IsSimpleRnn(const Value* h) {
 // An error with the ops of the step that no layer has.
 absl::Status Recognizer::WhyNoCell() const {
   static const auto& known = *new std::set<std::string>{
-      "add",    "and",      "columns", "constant", "div",  "greater",  "item",
-      "less",   "matmul",   "max",     "min",      "mul",  "read",     "Relu",
-      "Select", "SelectV2", "Sigmoid", "sub",      "Tanh", "variable", "write"};
+      "add",     "and",    "columns", "constant", "div",  "greater", "item",
+      "less",    "matmul", "mul",     "read",     "Relu", "Select",  "SelectV2",
+      "Sigmoid", "sub",    "Tanh",    "variable", "write"};
   std::set<std::string> unknown;
   for (const Node* node : loop_.body->graph->op_nodes()) {
     if (node->num_outputs() == 0) continue;

@@ -143,6 +143,14 @@ bool IsMaximumOfScalar(const Node* node) {
          proto->tensor_shape().dim_size() == 0;
 }
 
+// Whether a value consists of ones and has the shape of another.
+bool IsOnesLike(const Value* value, const Value* other) {
+  if (value->op == "OnesLike") return value->inputs[0] == other;
+  return value->op == "Fill" && IsNumber(value->inputs[1], 1) &&
+         value->inputs[0]->op == "Shape" &&
+         value->inputs[0]->inputs[0] == other;
+}
+
 }  // namespace
 
 std::optional<Tensor> ConstantOf(const Node* node) {
@@ -179,6 +187,14 @@ std::vector<int64_t> IntegersOf(const Node* node) {
   return values;
 }
 
+bool IsInteger(const Node* node, int64_t integer) {
+  return IntegersOf(node) == std::vector<int64_t>{integer};
+}
+
+bool IsVariable(const Value* value, int index) {
+  return value->op == "variable" && value->variable == index;
+}
+
 bool IsNumber(const Value* value, double number) {
   if (value->op != "constant") return false;
   const auto tensor = ConstantOf(value->node);
@@ -195,14 +211,6 @@ bool IsNumber(const Value* value, double number) {
     default:
       return false;
   }
-}
-
-// Whether a value consists of ones and has the shape of another.
-static bool IsOnesLike(const Value* value, const Value* other) {
-  if (value->op == "OnesLike") return value->inputs[0] == other;
-  return value->op == "Fill" && IsNumber(value->inputs[1], 1) &&
-         value->inputs[0]->op == "Shape" &&
-         value->inputs[0]->inputs[0] == other;
 }
 
 const Value* Values::Of(const Node* node, int output) {

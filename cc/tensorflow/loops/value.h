@@ -57,8 +57,15 @@ std::optional<tensorflow::Tensor> ConstantOf(const tensorflow::Node* node);
 // The integers of a constant of one dimension or none. Empty if it is not one.
 std::vector<int64_t> IntegersOf(const tensorflow::Node* node);
 
-// Whether a value is a constant of one element, which has a value.
+// Whether a node is a constant with one integer, which has a value.
+bool IsInteger(const tensorflow::Node* node, int64_t integer);
+
+// Whether a value is a constant with one floating-point number, which has a
+// value.
 bool IsNumber(const Value* value, double number);
+
+// Whether a value is that of a variable of the loop before the step.
+bool IsVariable(const Value* value, int index);
 
 // The values in a graph of a body, whose arguments are the variables of a loop.
 class Values {
