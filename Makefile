@@ -286,7 +286,7 @@ test-slow: $(VENV)/installed $(VENV)/peers ## Run the slow Python tests, which C
 
 # Tests of results and of rejected input. The mark not_xla is at those that XLA cannot pass.
 XLA_TESTS = $(wildcard $(addprefix tests/test_,*_gradients.py *_second_order.py *_layer*.py keras_rnn.py \
-	accelerate_keras.py *_parity.py *_bad_input.py *_shapes.py *_dropout.py *_params_ops.py unaligned.py builtin_kernels.py))
+	accelerate_keras.py *_parity.py *_bad_input.py *_shapes.py *_dropout.py *_params_ops.py builtin_kernels.py))
 XLA_EVERY := 1
 
 # XLA compilation is slow.
