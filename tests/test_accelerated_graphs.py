@@ -235,11 +235,37 @@ class Tiled(keras.layers.SimpleRNNCell):
         return h, [h]
 
 
-@pytest.mark.parametrize("cell", [Residual, Coupled, Normalized, Tiled])
+class Contextual(keras.layers.SimpleRNNCell):
+    """Adds a value for each sequence, which no step changes."""
+
+    context = tf.ones([BATCH, UNITS])
+
+    def call(self, sequence, states, training=False):
+        h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel + self.context)
+        return h, [h]
+
+
+@pytest.mark.parametrize("cell", [Residual, Coupled, Normalized, Tiled, Contextual])
 def test_other_cells_stay(cell):
     layer = keras.layers.RNN(cell(UNITS), return_sequences=True)
     layer(inputs())
     check_layer(layer, inputs(), loops=(0, 1))
+
+
+def test_cells_with_a_context_stay():
+    layer = keras.layers.RNN(Contextual(UNITS), return_sequences=True)
+    layer(inputs())
+
+    def call(x):
+        layer.cell.context = tf.reduce_sum(x, axis=1) @ layer.cell.kernel
+        return layer(x)
+
+    def trace():
+        return tf.function(call, input_signature=[tf.TensorSpec([None, None, FEATURES])])
+
+    found, actual = accelerated(trace(), inputs())
+    check(actual, trace()(inputs()))
+    assert found == (0, 1)
 
 
 @needs_keras_2

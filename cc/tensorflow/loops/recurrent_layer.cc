@@ -63,10 +63,11 @@ Activated ActivatedOf(const Value* value) {
   return {"linear", value};
 }
 
-// A term of a sum: a factor times columns of weights, or columns of a bias.
+// A term of a sum: a factor times columns of weights, columns of a bias, or a
+// product of two values.
 struct Term {
-  const Value* factor;  // null for a bias
-  Piece piece;
+  const Value* factor;  // null for a bias; or the product
+  Piece piece;          // of the weights or the bias
 };
 
 // axis: that of the columns in the whole, 1 in a matrix and 0 in a vector.
@@ -84,27 +85,91 @@ Piece PieceOf(const Value* whole, const std::optional<Columns>& columns,
 // value again and again.
 constexpr size_t kMaxTerms = 16;
 
+// The rank of a value that no step changes, if its shape is known.
+std::optional<int> RankOf(const Value* value, const Loop& loop) {
+  if (value->op == "constant") {
+    const tensorflow::TensorProto* proto = nullptr;
+    return tensorflow::TryGetNodeAttr(value->node->attrs(), "value", &proto)
+               ? std::optional<int>(proto->tensor_shape().dim_size())
+               : std::nullopt;
+  }
+  const tensorflow::AttrValue* const shapes =
+      loop.node->attrs().Find("output_shapes");
+  if (value->op != "variable" || shapes == nullptr ||
+      shapes->list().shape_size() <= value->variable) {
+    return std::nullopt;
+  }
+  const auto& shape = shapes->list().shape(value->variable);
+  return shape.unknown_rank() ? std::nullopt
+                              : std::optional<int>(shape.dim_size());
+}
+
+// How far `IsOfWeights` looks back. Few nodes there have several inputs.
+constexpr int kMaxDepth = 8;
+
+// Whether a node's outputs are computed only from TensorFlow variables and
+// constants. `loop`: the one whose body has the node, or null.
+bool IsOfWeights(const Node* node, const Loop* loop, int max_depth) {
+  if (node->IsConstant() || node->type_string() == "ReadVariableOp") {
+    return true;
+  }
+  int argument = -1;
+  tensorflow::TryGetNodeAttr(node->attrs(), "index", &argument);
+  if (node->IsArg()) {
+    return loop != nullptr &&
+           IsOfWeights(loop->variables[argument].initial.node, nullptr,
+                       max_depth);
+  }
+  if (max_depth == 0 || node->num_inputs() == 0 || node->num_inputs() > 4) {
+    return false;
+  }
+  for (const tensorflow::Edge* edge : node->in_edges()) {
+    if (!edge->IsControlEdge() &&
+        !IsOfWeights(edge->src(), loop, max_depth - 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether a value that no step changes, and is added to matrices, is a vector.
+// A value for each sequence would be a matrix. TensorFlow variables that a cell
+// adds are vectors.
+bool IsBias(const Value* value, const Value* sum, const Loop& loop) {
+  if (sum->node->type_string() == "BiasAdd") return true;
+  const std::optional<int> rank = RankOf(value, loop);
+  return rank.has_value() ? *rank == 1
+                          : IsOfWeights(value->node, &loop, kMaxDepth);
+}
+
 // Appends the terms of which a value, or its columns, is the sum. Returns
 // whether it is such a sum.
 bool FindTerms(const Value* value, const std::optional<Columns>& columns,
-               std::vector<Term>* terms) {
+               const Loop& loop, std::vector<Term>* terms) {
   if (terms->size() > kMaxTerms) return false;
-  if (value->is_invariant) {
-    terms->push_back({nullptr, PieceOf(value, columns, /*axis=*/0)});
-    return true;
-  }
   if (value->op == "add") {
-    return FindTerms(value->inputs[0], columns, terms) &&
-           FindTerms(value->inputs[1], columns, terms);
+    for (const Value* input : value->inputs) {
+      if (input->is_invariant) {
+        if (!IsBias(input, value, loop)) return false;
+        terms->push_back({nullptr, PieceOf(input, columns, /*axis=*/0)});
+      } else if (!FindTerms(input, columns, loop, terms)) {
+        return false;
+      }
+    }
+    return true;
   }
   if (value->op == "columns") {
     // The values of a step are matrices.
     return value->columns.axis != 0 && !columns.has_value() &&
-           FindTerms(value->inputs[0], value->columns, terms);
+           FindTerms(value->inputs[0], value->columns, loop, terms);
   }
   if (value->op == "matmul" && value->inputs[1]->is_invariant) {
     terms->push_back(
         {value->inputs[0], PieceOf(value->inputs[1], columns, /*axis=*/1)});
+    return true;
+  }
+  if (value->op == "mul" && !columns.has_value()) {
+    terms->push_back({value, {}});
     return true;
   }
   return false;
@@ -324,7 +389,7 @@ std::optional<Piece> Recognizer::TakeInputs(std::vector<Term>* terms) {
 // A value as x W + h R + biases.
 std::optional<Gate> Recognizer::GateOf(const Value* value) {
   std::vector<Term> terms;
-  if (!FindTerms(value, std::nullopt, &terms)) return std::nullopt;
+  if (!FindTerms(value, std::nullopt, loop_, &terms)) return std::nullopt;
   const auto kernel = TakeInputs(&terms);
   const auto recurrent_kernel = TakeTerm(h_, &terms);
   const auto biases = BiasesOf(terms);
@@ -400,31 +465,23 @@ bool Recognizer::IsGru(const Value* h) {
 bool Recognizer::IsCandidate(const Value* value) {
   const Activated activated = ActivatedOf(value);
   layer_->activation = activated.activation;
-  std::vector<const Value*> addends;
-  const Value* product = nullptr;
-  for (std::vector<const Value*> rest = {activated.input}; !rest.empty();) {
-    const Value* const each = rest.back();
-    rest.pop_back();
-    if (addends.size() > kMaxTerms) return false;
-    if (each->op == "add") {
-      rest.insert(rest.end(), each->inputs.begin(), each->inputs.end());
-    } else if (each->op == "mul" && product == nullptr) {
-      product = each;
-    } else {
-      addends.push_back(each);
-    }
-  }
   std::vector<Term> terms;
-  for (const Value* each : addends) {
-    if (!FindTerms(each, std::nullopt, &terms)) return false;
-  }
+  if (!FindTerms(activated.input, std::nullopt, loop_, &terms)) return false;
+  const auto is_product = [](const Term& term) {
+    return term.factor != nullptr && term.factor->op == "mul" &&
+           term.piece.whole == nullptr;
+  };
+  const auto found = std::find_if(terms.begin(), terms.end(), is_product);
+  if (found == terms.end()) return false;
+  const Value* const product = found->factor;
+  terms.erase(found);
   const auto kernel = TakeInputs(&terms);
   const auto biases = BiasesOf(terms);
-  if (product == nullptr || !kernel || !biases) return false;
+  if (!kernel || !biases) return false;
   for (const auto& [r, recurrent] : InputsOf(product, "mul")) {
     std::vector<Term> recurrent_terms;
     if (!IsGate(r, &layer_->gates[1]) ||
-        !FindTerms(recurrent, std::nullopt, &recurrent_terms)) {
+        !FindTerms(recurrent, std::nullopt, loop_, &recurrent_terms)) {
       continue;
     }
     const auto recurrent_kernel = TakeTerm(h_, &recurrent_terms);
