@@ -1,6 +1,10 @@
-"""Tests of `accelerate_graphs`: which loops of graphs run on the op, with what results, and which stay."""
+"""Tests of `accelerate_graphs` and `convert`: which loops of graphs run on the op, and with what results."""
 
+import filecmp
 import functools
+import os
+import pathlib
+import tempfile
 
 import keras
 import numpy as np
@@ -16,7 +20,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # is not public
 
 import tf_rnn_ops
-from tf_rnn_ops import _graphs
+from tf_rnn_ops import _graphs, _loop_check
 
 # XLA compiles loops before they could be replaced.
 pytestmark = pytest.mark.not_xla("loops of graphs that XLA compiles stay")
@@ -99,13 +103,50 @@ def check(actual, expected):
     check_equal(actual, expected, "accelerate_graphs")
 
 
+def frozen(function):
+    """Returns the graph of a function with constant weights, and the names of its inputs and outputs."""
+    concrete = convert_variables_to_constants_v2(function.get_concrete_function(), lower_control_flow=False)
+    names = [each.name for each in concrete.inputs], [each.name for each in concrete.outputs]
+    return concrete.graph.as_graph_def(), names
+
+
+def converted(graph):
+    """Returns what `convert` makes of a frozen graph, and the numbers of replaced and other loops."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, output = pathlib.Path(folder, "source.pb"), pathlib.Path(folder, "output.pb")
+        source.write_bytes(graph.SerializeToString())
+        conversion = tf_rnn_ops.convert(source, output)
+        others = sum(bool(each.why_not) for each in conversion)
+        return GraphDef.FromString(output.read_bytes()), (len(conversion) - others, others)
+
+
+def run(graph, names, arguments):
+    """Returns the outputs of a graph in a new session, or None if it has an error."""
+    with tf.Graph().as_default() as main:
+        try:
+            tf.graph_util.import_graph_def(graph, name="")
+            with tf.compat.v1.Session(graph=main) as session:
+                options = tf.compat.v1.RunOptions(timeout_in_ms=1000)
+                return session.run(names[1], dict(zip(names[0], arguments, strict=True)), options)
+        except (ValueError, tf.errors.OpError):
+            return None
+
+
 def check_layer(layer, x, mask=None, loops=(1, 0), **sizes):
     """Asserts how many loops of a layer run on the op and how many do not, and that the results are Keras's."""
     arguments = [x] if mask is None else [x, mask]
-    expected = traced(layer, x, mask, **sizes)(*arguments)
+    function = traced(layer, x, mask, **sizes)
+    expected = function(*arguments)
     found, actual = accelerated(traced(layer, x, mask, **sizes), *arguments)
     assert found == loops
     check(actual, expected)
+    if "AssignVariableOp" in ops_of(function.get_concrete_function().graph.as_graph_def()):
+        return  # TensorFlow cannot freeze it.
+    graph, names = frozen(function)
+    graph, found = converted(graph)
+    assert found == loops
+    actual = run(graph, names, [each.numpy() if tf.is_tensor(each) else each for each in arguments])
+    check([tf.constant(each) for each in actual], tf.nest.flatten(expected))
 
 
 @pytest.mark.parametrize(("kind", "name", "options"), CASES, ids=[f"{kind}, {name}" for kind, name, _ in CASES])
@@ -391,9 +432,14 @@ def saved(request, tmp_path_factory):
 
 
 def serve(folder):
-    signature = tf.saved_model.load(folder).signatures["serving_default"]
+    return output_of(tf.saved_model.load(folder))
+
+
+def output_of(model):
+    signature = model.signatures["serving_default"]
     (name,) = signature.structured_input_signature[1]
-    return list(signature(**{name: tf.constant(TOKENS)}).values())
+    (output,) = signature(**{name: tf.constant(TOKENS)}).values()
+    return output
 
 
 def test_saved_models(saved):
@@ -404,18 +450,110 @@ def test_saved_models(saved):
     check(actual, expected)
 
 
+def gradients_of_saved_model(folder, package):
+    """Returns the outputs of a SavedModel, and their gradients with respect to its variables."""
+    model = tf.saved_model.load(folder)
+    call = model if package == "Keras 2" else model.serve
+    outputs, gradients = outputs_and_gradients(lambda: call(tf.constant(TOKENS)), model.trainable_variables)
+    return outputs, [tf.convert_to_tensor(each) for each in gradients]  # that of an Embedding is sparse
+
+
 def test_gradients_of_saved_models(saved):
     package, folder = saved
-
-    def train():
-        model = tf.saved_model.load(folder)
-        call = model if package == "Keras 2" else model.serve
-        outputs, gradients = outputs_and_gradients(lambda: call(tf.constant(TOKENS)), model.trainable_variables)
-        return outputs, [tf.convert_to_tensor(each) for each in gradients]  # that of an Embedding is sparse
-
-    expected = train()
-    _, actual = accelerated(train)
+    expected = gradients_of_saved_model(folder, package)
+    _, actual = accelerated(gradients_of_saved_model, folder, package)
     check(actual, expected)
+
+
+def files_in(folder):
+    return {str(each.relative_to(folder)) for each in pathlib.Path(folder).rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize("weight_format", [None, "float32", "bfloat16", "int8"])
+def test_converted_saved_models(saved, tmp_path, weight_format):
+    package, folder = saved
+    output = tmp_path / "new" / "model"
+    conversion = tf_rnn_ops.convert(folder, output, weight_format=weight_format)
+    assert {each.layer for each in conversion if not each.why_not} == {"LSTM", "GRU"}
+    # Keras 2 writes functions for training, too.
+    assert all("gradient" in each.why_not for each in conversion if each.why_not)
+    assert package == "Keras 2" or not any(each.why_not for each in conversion)
+    changed = {"saved_model.pb", "fingerprint.pb"}
+    assert files_in(output) == files_in(folder) - {"fingerprint.pb"}
+    _, different, errors = filecmp.cmpfiles(folder, output, files_in(folder) - changed, shallow=False)
+    assert (different, errors) == ([], [])
+    expected, before = serve(folder), tf_rnn_ops.packed_weights_bytes()
+    model = tf.saved_model.load(str(output))
+    actual = output_of(model)
+    tolerance = {"int8": 3e-2, "bfloat16": 3e-2}.get(weight_format, 1e-5)
+    assert parity.difference(actual, expected) < tolerance
+    # The weights of both layers.
+    least = {None: 0, "float32": 4, "bfloat16": 2, "int8": 1}[weight_format] * 200
+    assert tf_rnn_ops.packed_weights_bytes() - before >= least
+
+
+def test_converted_saved_models_can_be_trained(saved, tmp_path):
+    package, folder = saved
+    tf_rnn_ops.convert(folder, tmp_path / "new")
+    expected, actual = (gradients_of_saved_model(each, package) for each in (folder, str(tmp_path / "new")))
+    check(actual, expected)
+
+
+def test_conversions_print_a_table(saved, tmp_path):
+    _, folder = saved
+    finished = processes.run_python("-m", "tf_rnn_ops", "convert", folder, str(tmp_path / "new"))
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    lines = finished.stdout.splitlines()
+    assert lines[0].split() == ["loop", "functions", "layer", "runs", "on", "why"]
+    assert any(line.split()[2:] == ["LSTM", "op"] for line in lines)
+    assert lines[-1] == f"written: {tmp_path / 'new'}"
+    assert "\n".join(lines[:-1]) == str(tf_rnn_ops.convert(folder))
+
+
+def test_a_model_without_loops_is_written_as_it_is(tmp_path):
+    model = keras.Sequential([keras.Input([FEATURES]), keras.layers.Dense(UNITS)])
+    model.export(str(tmp_path / "old"), verbose=False)
+    conversion = tf_rnn_ops.convert(tmp_path / "old", tmp_path / "new")
+    assert str(conversion) == "no recurrent loops"
+    assert repr(conversion) == "<Conversion: 0 of 0 recurrent loops replaced>"
+    old, new = (tf.saved_model.load(str(tmp_path / each)) for each in ("old", "new"))
+    check(new.serve(inputs()[0]), old.serve(inputs()[0]))
+
+
+def test_bad_files_are_rejected(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "saved_model.pb").write_bytes(b"\xff" * 10)
+    (tmp_path / "graph.pb").write_bytes(b"")
+    for name, problem in [
+        ("missing", "'.*missing' does not exist"),
+        ("empty", "'.*saved_model.pb' does not exist"),
+        ("bad", "cannot be read"),
+        ("graph.pb", "contains no graph"),
+    ]:
+        with pytest.raises(ValueError, match=f"source must be the folder of a SavedModel, .*{problem}"):
+            tf_rnn_ops.convert(tmp_path / name, tmp_path / "output")
+    with pytest.raises(TypeError, match="output must be a path, but is of type int"):
+        tf_rnn_ops.convert(tmp_path / "bad", 1)
+    with pytest.raises(FileExistsError, match=r"output must not exist, but '.*empty' does"):
+        tf_rnn_ops.convert(tmp_path / "bad", tmp_path / "empty")
+    with pytest.raises(
+        ValueError, match="weight_format must be one of None, 'float32', 'bfloat16', 'int8', but is 'int4'"
+    ):
+        tf_rnn_ops.convert(tmp_path / "bad", weight_format="int4")
+    assert not os.path.exists(tmp_path / "output")
+    finished = processes.run_python("-m", "tf_rnn_ops", "convert", str(tmp_path / "empty"), "--report")
+    assert finished.returncode == 1
+    assert finished.stderr.splitlines()[-1].startswith("error: source must be")
+
+
+def test_a_loop_that_the_op_does_not_equal_stays(monkeypatch):
+    layer = make(keras, "LSTM", {})
+    graph, _ = frozen(traced(layer, inputs()))
+    monkeypatch.setattr(_loop_check, "_are_equal", lambda *arrays: False)
+    new, found = converted(graph)
+    assert found == (0, 1)
+    assert new == graph
 
 
 SESSION = """
@@ -468,14 +606,12 @@ OTHER_OPS = {
 
 
 @functools.cache
-def frozen(package, kind, with_mask):
+def frozen_layer(package, kind, with_mask):
     """Returns the graph of a layer with constant weights, as bytes, and the names of its inputs and outputs."""
     layer = make(KERAS[package], kind, {"return_sequences": True, "return_state": True})
     mask = MASKS["gaps"] if with_mask else None
-    concrete = traced(layer, inputs(), mask).get_concrete_function()
-    function = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
-    names = [each.name for each in function.inputs], [each.name for each in function.outputs]
-    return function.graph.as_graph_def().SerializeToString(), *names
+    graph, names = frozen(traced(layer, inputs(), mask))
+    return graph.SerializeToString(), names
 
 
 def change(graph, random):
@@ -498,25 +634,13 @@ def change(graph, random):
             node.input[one], node.input[other] = second, first
 
 
-def run(graph, names, arguments):
-    """Returns the outputs of a graph in a new session, or None if it has an error."""
-    with tf.Graph().as_default() as main:
-        try:
-            tf.graph_util.import_graph_def(graph, name="")
-            with tf.compat.v1.Session(graph=main) as session:
-                options = tf.compat.v1.RunOptions(timeout_in_ms=1000)
-                return session.run(names[1], dict(zip(names[0], arguments, strict=True)), options)
-        except (ValueError, tf.errors.OpError):
-            return None
-
-
 @pytest.mark.parametrize("with_mask", [False, True])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
 @of_each_keras
 @settings(max_examples=10)
 @given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
 def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):
-    serialized, *names = frozen(package, kind, with_mask)
+    serialized, names = frozen_layer(package, kind, with_mask)
     graph = GraphDef.FromString(serialized)
     for _ in range(number):
         change(graph, random)
@@ -524,6 +648,17 @@ def test_a_changed_graph_never_has_other_results(package, kind, with_mask, rando
     expected = run(graph, names, arguments)
     found, actual = accelerated(run, graph, names, arguments)
     assert number or found[0] == 1
+    check_changed(actual, expected)
+    try:
+        new, found = converted(graph)
+    except ValueError:
+        return
+    assert number or found[0] == 1
+    check_changed(run(new, names, arguments), expected)
+
+
+def check_changed(actual, expected):
+    """Compares the results of a graph that may have errors."""
     if expected is not None and actual is not None:
         for one, other in zip(actual, expected, strict=True):
             assert parity.difference(one, other) < 1e-5

@@ -38,7 +38,8 @@ def save_gpu_model(path):
 
 def save_keras_model(path):
     """Writes a SavedModel as Keras exports it."""
-    keras.Sequential([keras.Input([None, 3]), keras.layers.LSTM(4)]).export(path, verbose=False)
+    layers = [keras.Input([None, 3]), keras.layers.LSTM(4, name="lstm")]
+    keras.Sequential(layers, name="tagger").export(path, verbose=False)
 
 
 # The files that pages name.

@@ -41,6 +41,7 @@ EXPORTED = {
     },
     _library.LIBRARY_PATH: {
         "TfRnnOps_AccelerateGraphs",
+        "TfRnnOps_ConvertGraph",
         "TfRnnOps_RestoreGraphs",
         "TfRnnOps_NumAcceleratedLoops",
         "TfRnnOps_NumOtherLoops",
@@ -123,7 +124,8 @@ def docstrings_with_examples():
 
 
 @pytest.mark.parametrize(("docstring", "file"), docstrings_with_examples())
-def test_docstring_examples_run(docstring, file):
+def test_docstring_examples_run(docstring, file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     of_params = {name: getattr(tf_rnn_ops.params, name) for name in tf_rnn_ops.params.__all__}
     names = {"tf": tf, "np": np, "keras": keras, "tf_rnn_ops": tf_rnn_ops, **of_params}
     module = importlib.import_module(".".join(file.parts).removesuffix(".__init__"))

@@ -3,6 +3,7 @@
 - `tf_rnn_ops.accelerate_keras` runs Keras's own layers on the ops until `tf_rnn_ops.restore_keras`;
   `tf_rnn_ops.explain` shows which layers of a model run on them.
 - `tf_rnn_ops.accelerate_graphs` runs the recurrent layers of graphs, such as SavedModels, on the op.
+- `tf_rnn_ops.convert` writes such files again, with the op.
 - `tf_rnn_ops.portable` makes what is traced in its scope convertible, without the ops.
 - `tf_rnn_ops.layers` contains Keras layers that run on the ops.
 - `tf_rnn_ops.raw_ops` contains the ops, with the names and arguments of `tf.raw_ops`.
@@ -30,6 +31,7 @@ from tf_rnn_ops import (
 )
 from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
 from tf_rnn_ops._constant_weights import packed_weights_bytes
+from tf_rnn_ops._conversion import Conversion, LoopConversion, convert
 from tf_rnn_ops._graphs import accelerate_graphs
 from tf_rnn_ops._keras.acceleration import Acceleration, accelerate_if_wanted, accelerate_keras, restore_keras
 from tf_rnn_ops._keras.explanation import Explanation, LayerExplanation, explain
@@ -42,11 +44,14 @@ accelerate_if_wanted()
 
 __all__ = [
     "Acceleration",
+    "Conversion",
     "Explanation",
     "LayerExplanation",
+    "LoopConversion",
     "__version__",
     "accelerate_graphs",
     "accelerate_keras",
+    "convert",
     "enable_builtin_kernels",
     "explain",
     "freeze",

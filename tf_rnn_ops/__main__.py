@@ -1,4 +1,4 @@
-"""`python -m tf_rnn_ops`: information for bug reports, a check of the ops on a GPU, or an accelerated program."""
+"""`python -m tf_rnn_ops`: information for bug reports, a check of the ops on a GPU, an accelerated program or model."""
 
 import argparse
 import logging
@@ -14,7 +14,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_rnn_ops import __version__, _build_info, _builtin_kernels, _device_check, _gpu_kernels, _graphs, _library, _xla
+from tf_rnn_ops import (
+    __version__,
+    _build_info,
+    _builtin_kernels,
+    _constant_weights,
+    _conversion,
+    _device_check,
+    _gpu_kernels,
+    _graphs,
+    _library,
+    _tables,
+    _xla,
+)
 from tf_rnn_ops._keras import acceleration, execution
 from tf_rnn_ops._keras.environment import version_and_backend
 
@@ -123,9 +135,8 @@ def _opened_libraries() -> list[str]:
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in _tables.aligned(rows):
+        print(f"  {line}")
 
 
 def _report() -> None:
@@ -168,6 +179,17 @@ def _run(program: str, arguments: Sequence[str], is_module: bool) -> None:
             )
 
 
+def _convert(source: str, output: str | None, weight_format: str | None) -> None:
+    """Converts a model, and prints what became of its loops."""
+    try:
+        conversion = _conversion.convert(source, output, weight_format=weight_format)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(conversion)
+    if output is not None:
+        print(f"written: {output}")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tf_rnn_ops",
@@ -179,7 +201,8 @@ def _parser() -> argparse.ArgumentParser:
         help="compare the results of all ops and types on the first GPU with those on the CPU instead; the exit status "
         "is 0 if all agree and 1 otherwise",
     )
-    run = parser.add_subparsers(title="commands", dest="command", metavar="[run]").add_parser(
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="[run | convert]")
+    run = commands.add_parser(
         "run",
         help="run a program with Keras accelerated, without any change to it",
         description="Runs a program as Python does, after accelerate_keras().",
@@ -187,6 +210,17 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-m", action="store_true", dest="is_module", help="the program is the name of a module")
     run.add_argument("program", help="the path of a Python program")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    convert = commands.add_parser(
+        "convert",
+        help="write a SavedModel or frozen graph again, with the op in place of its recurrent loops",
+        description="Replaces the recurrent loops of a SavedModel or frozen graph by the op, and prints a table.",
+    )
+    convert.add_argument("model", help="the folder of a SavedModel, or the file of a frozen graph")
+    convert.add_argument("output", nargs="?", help="the new folder or file, which must not exist")
+    convert.add_argument("--report", action="store_true", help="print the table, and write nothing")
+    convert.add_argument(
+        "--weights", choices=_constant_weights.FORMATS, help="pack the weights once for all calls, in this format"
+    )
     return parser
 
 
@@ -198,6 +232,11 @@ def main() -> None:
         if not (arguments.is_module or pathlib.Path(arguments.program).exists()):
             parser.error(f"program must be the path of a Python program, but {arguments.program!r} does not exist")
         _run(arguments.program, arguments.arguments, arguments.is_module)
+        return
+    if arguments.command == "convert":
+        if arguments.output is None and not arguments.report:
+            parser.error("output is missing; with --report, nothing is written")
+        _convert(arguments.model, None if arguments.report else arguments.output, arguments.weights)
         return
     # If the output is piped into a program that ends, such as `head`, this one ends without an error, too.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

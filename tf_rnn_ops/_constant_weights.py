@@ -87,7 +87,7 @@ def frozen(function: Any, weight_format: str, why_not: Callable[[], str]) -> Any
     finally:
         function.graph.variables = variables
     _rename_functions(graph)
-    if not sum(_mark_node(node, weight_format) for node in _nodes(graph)):
+    if not mark_graph(graph, weight_format):
         names = ", ".join(sorted(_OPS))
         raise ValueError(f"function must contain one of {names} with is_training=False, but does not:{why_not()}")
     return _imported(graph, constant, function)
@@ -165,8 +165,13 @@ def _rename_functions(graph: Any) -> None:
                 called.name = names[called.name]
 
 
+def mark_graph(graph: Any, weight_format: str) -> int:
+    """Marks the ops of inference in a GraphDef and its functions. Returns how many there are."""
+    return sum(_mark_node(node, weight_format) for node in _nodes(graph))
+
+
 def _mark_node(node: Any, weight_format: str) -> bool:
-    """Marks a node if it is an op with constant weights in inference. Returns whether it is."""
+    """Marks a node if it is an op in inference. Returns whether it is."""
     is_such = node.op.removeprefix("TfRnnOps>") in _OPS and not node.attr["is_training"].b
     if is_such:
         node.attr[_ATTRIBUTE].s = weight_format.encode()

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from tf_rnn_ops import _tables
 from tf_rnn_ops._keras import acceleration, decision, description, environment, kerases, private_names
 from tf_rnn_ops._keras.description import Unknown
 from tf_rnn_ops._keras.layers.block_cell import BlockCell
@@ -55,9 +56,7 @@ class Explanation(tuple[LayerExplanation, ...]):
         for each in self:
             numbers = ", ".join(str(reasons.index(reason) + 1) for reason in each.reasons)
             rows.append((each.layer, each.kind, each.inference, each.training, numbers))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *(f"{number}. {reason}" for number, reason in enumerate(reasons, start=1))])
+        return "\n".join([*_tables.aligned(rows), *_tables.numbered(reasons)])
 
 
 def explain(model: keras.layers.Layer) -> Explanation:

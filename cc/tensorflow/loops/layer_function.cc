@@ -54,6 +54,7 @@ class Builder {
   NodeOut ListOf(const NodeOut& tensor);
   NodeOut LastOutput(Node* op, const NodeOut& outputs);
   void AddResults(Node* op);
+  void DescribeVariables(tensorflow::FunctionDef* function) const;
   DataType type() const;
 
   const Loop& loop_;
@@ -341,6 +342,26 @@ void Builder::AddResults(Node* op) {
   }
 }
 
+// Sets which TensorFlow variables the arguments are. Without that, Python
+// cannot differentiate the function.
+void Builder::DescribeVariables(tensorflow::FunctionDef* function) const {
+  for (const Node* node : loop_.body->graph->op_nodes()) {
+    const tensorflow::Edge* handle = nullptr;
+    if (node->type_string() != "ReadVariableOp" ||
+        !node->input_edge(0, &handle).ok() || !handle->src()->IsArg()) {
+      continue;
+    }
+    int index = 0;
+    tensorflow::TryGetNodeAttr(handle->src()->attrs(), "index", &index);
+    auto* const argument =
+        function->mutable_signature()->mutable_input_arg(index);
+    argument->clear_handle_data();
+    auto* const data = argument->add_handle_data();
+    data->set_dtype(node->output_type(0));
+    ShapeOf(*loop_.values->Of(node, 0), loop_).AsProto(data->mutable_shape());
+  }
+}
+
 absl::Status Builder::Run(tensorflow::FunctionDef* function) {
   AddArguments();
   limit_ = Limit();
@@ -349,6 +370,7 @@ absl::Status Builder::Run(tensorflow::FunctionDef* function) {
   absl::Status status =
       tensorflow::GraphToFunctionDef(graph_, "layer", function);
   if (!status.ok()) return status;
+  DescribeVariables(function);
   const uint64_t hash = tensorflow::FunctionDefHash(*function);
   function->mutable_signature()->set_name(
       absl::StrCat("__tf_rnn_ops_layer_", absl::Hex(hash)));

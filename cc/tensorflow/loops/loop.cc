@@ -183,6 +183,28 @@ bool IsZero(const Output& output) {
   return data.find_first_not_of('\0') == absl::string_view::npos;
 }
 
+tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop) {
+  using tensorflow::PartialTensorShape;
+  const Node* const node = value.op == "variable" ? loop.node : value.node;
+  const int output = value.op == "variable" ? value.variable : value.output;
+  const tensorflow::TensorProto* constant = nullptr;
+  if (node->IsConstant() &&
+      tensorflow::TryGetNodeAttr(node->attrs(), "value", &constant)) {
+    return PartialTensorShape::IsValid(constant->tensor_shape())
+               ? PartialTensorShape(constant->tensor_shape())
+               : PartialTensorShape();
+  }
+  for (const char* attribute : {"output_shapes", "_output_shapes"}) {
+    const auto* const shapes = node->attrs().Find(attribute);
+    if (shapes != nullptr && shapes->list().shape_size() > output &&
+        PartialTensorShape::IsValid(shapes->list().shape(output))) {
+      return PartialTensorShape(shapes->list().shape(output));
+    }
+  }
+  return value.op == "Cast" ? ShapeOf(*value.inputs[0], loop)
+                            : PartialTensorShape();
+}
+
 absl::Status ReadLoop(const Node* node,
                       const FunctionLibraryDefinition& library, Loop* loop) {
   loop->node = node;

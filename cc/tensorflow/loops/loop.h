@@ -15,6 +15,7 @@
 #include "cc/tensorflow/loops/value.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/graph/graph.h"
 
 namespace tf_rnn_ops {
@@ -55,6 +56,9 @@ struct Loop {
   int limit_variable = -1;
   int64_t limit = -1;
 };
+
+// The shape of a value in a loop, as far as the graph contains it.
+tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop);
 
 // Reads a loop. An error tells why it is no loop over the steps of sequences.
 absl::Status ReadLoop(const tensorflow::Node* node,

@@ -85,25 +85,6 @@ Piece PieceOf(const Value* whole, const std::optional<Columns>& columns,
 // value again and again.
 constexpr size_t kMaxTerms = 16;
 
-// The rank of a value that no step changes, if its shape is known.
-std::optional<int> RankOf(const Value* value, const Loop& loop) {
-  if (value->op == "constant") {
-    const tensorflow::TensorProto* proto = nullptr;
-    return tensorflow::TryGetNodeAttr(value->node->attrs(), "value", &proto)
-               ? std::optional<int>(proto->tensor_shape().dim_size())
-               : std::nullopt;
-  }
-  const tensorflow::AttrValue* const shapes =
-      loop.node->attrs().Find("output_shapes");
-  if (value->op != "variable" || shapes == nullptr ||
-      shapes->list().shape_size() <= value->variable) {
-    return std::nullopt;
-  }
-  const auto& shape = shapes->list().shape(value->variable);
-  return shape.unknown_rank() ? std::nullopt
-                              : std::optional<int>(shape.dim_size());
-}
-
 // How far `IsOfWeights` looks back. Few nodes there have several inputs.
 constexpr int kMaxDepth = 8;
 
@@ -137,9 +118,8 @@ bool IsOfWeights(const Node* node, const Loop* loop, int max_depth) {
 // adds are vectors.
 bool IsBias(const Value* value, const Value* sum, const Loop& loop) {
   if (sum->node->type_string() == "BiasAdd") return true;
-  const std::optional<int> rank = RankOf(value, loop);
-  return rank.has_value() ? *rank == 1
-                          : IsOfWeights(value->node, &loop, kMaxDepth);
+  const int rank = ShapeOf(*value, loop).dims();
+  return rank < 0 ? IsOfWeights(value->node, &loop, kMaxDepth) : rank == 1;
 }
 
 // Appends the terms of which a value, or its columns, is the sum. Returns
@@ -301,6 +281,7 @@ absl::Status Recognizer::FindMask() {
     return NotUnderstood("its first output is not zero");
   }
   layer_->zeroes_masked_outputs = last.role == Role::kInvariant;
+  layer_->zero_output = otherwise->variable;
   if (last.role == Role::kState) layer_->last_output = otherwise->variable;
   return absl::OkStatus();
 }
@@ -534,6 +515,14 @@ absl::Status Recognizer::WhyNoCell() const {
 }  // namespace
 
 absl::Status RecognizeLayer(const Loop& loop, RecurrentLayer* layer) {
+  for (const Node* node : loop.body->graph->op_nodes()) {
+    if (node->type_string() == "TensorListPushBack") {
+      return NotUnderstood("it keeps values for a gradient");
+    }
+    if (node->type_string() == "TensorListPopBack") {
+      return NotUnderstood("it computes a gradient");
+    }
+  }
   return Recognizer(loop, layer).Run();
 }
 

@@ -43,6 +43,7 @@ struct RecurrentLayer {
   int h = -1;
   int c = -1;            // of an LSTM
   int last_output = -1;  // the output of the step before, or -1
+  int zero_output = -1;  // the output before the first step, zero, or -1
   int outputs = -1;      // the list of outputs
 
   bool returns_sequences = false;  // or the list has only the last output

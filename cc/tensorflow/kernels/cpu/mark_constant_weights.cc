@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -69,6 +70,79 @@ const Node* SourceOf(const Node* node) {
   return source;
 }
 
+// A row of a matrix of two rows.
+struct Row {
+  const Edge* matrix = nullptr;  // null if it is not known
+  int index = 0;
+};
+
+int IntegerOf(const Node& node, const char* attribute, int otherwise) {
+  tensorflow::TryGetNodeAttr(node.attrs(), attribute, &otherwise);
+  return otherwise;
+}
+
+const Edge* InputOf(const Node& node, int input) {
+  const Edge* edge = nullptr;
+  return node.input_edge(input, &edge).ok() ? edge : nullptr;
+}
+
+// The value of an edge as an output of an Unpack, or of a Split along axis 0
+// with a Squeeze.
+Row RowOf(const Edge* edge) {
+  bool is_squeezed = false;
+  while (edge != nullptr) {
+    const Node& node = *edge->src();
+    const std::string& op = node.type_string();
+    if (op == "Unpack" && !is_squeezed && node.num_outputs() == 2 &&
+        IntegerOf(node, "axis", 0) == 0) {
+      return {InputOf(node, 0), edge->src_output()};
+    }
+    if (op == "Split" && is_squeezed && node.num_outputs() == 2) {
+      const Node* axis = nullptr;
+      const tensorflow::TensorProto* proto = nullptr;
+      tensorflow::Tensor tensor;
+      const bool is_first_axis =
+          node.input_node(0, &axis).ok() && axis->IsConstant() &&
+          tensorflow::TryGetNodeAttr(axis->attrs(), "value", &proto) &&
+          tensor.FromProto(*proto) && tensor.NumElements() == 1 &&
+          tensor.flat<int32_t>()(0) == 0;
+      return {is_first_axis ? InputOf(node, 1) : nullptr, edge->src_output()};
+    }
+    std::vector<int> dims;
+    tensorflow::TryGetNodeAttr(node.attrs(), "squeeze_dims", &dims);
+    if (op == "Squeeze" && !is_squeezed && dims == std::vector<int>{0}) {
+      is_squeezed = true;
+    } else if (!node.IsIdentity()) {
+      break;
+    }
+    edge = InputOf(node, 0);
+  }
+  return {};
+}
+
+// Gives an op the matrix of which an input packs both rows, as loops of GRUs
+// take the rows of their bias: a kernel would see a new tensor in each call.
+absl::Status PassMatrix(int input, Node* node, tensorflow::Graph* graph) {
+  const Edge* edge = InputOf(*node, input);
+  while (edge != nullptr && edge->src()->IsIdentity()) {
+    edge = InputOf(*edge->src(), 0);
+  }
+  const bool is_pack =
+      edge != nullptr && edge->src()->type_string() == "Pack" &&
+      edge->src()->num_inputs() == 2 && IntegerOf(*edge->src(), "axis", 0) == 0;
+  if (!is_pack) return absl::OkStatus();
+  const Row first = RowOf(InputOf(*edge->src(), 0));
+  const Row second = RowOf(InputOf(*edge->src(), 1));
+  const bool is_whole =
+      first.matrix != nullptr && second.matrix != nullptr &&
+      first.matrix->src() == second.matrix->src() &&
+      first.matrix->src_output() == second.matrix->src_output() &&
+      first.index == 0 && second.index == 1;
+  return is_whole ? graph->UpdateEdge(first.matrix->src(),
+                                      first.matrix->src_output(), node, input)
+                  : absl::OkStatus();
+}
+
 // Where the weights of an op come from.
 struct Weights {
   bool are_constants = true;
@@ -107,9 +181,13 @@ bool AppliesDropout(const Node& node) {
 }
 
 // Marks a node, or removes its mark.
-void MarkNode(Node* node) {
+absl::Status MarkNode(Node* node, tensorflow::Graph* graph) {
   const auto names = NamesOfWeights(node->type_string());
-  if (names.empty()) return;
+  if (names.empty()) return absl::OkStatus();
+  for (int i = 0; i < node->num_inputs(); ++i) {
+    const absl::Status status = PassMatrix(i, node, graph);
+    if (!status.ok()) return status;
+  }
   const Weights weights =
       AppliesDropout(*node) ? Weights{false, false} : FindWeights(*node, names);
   bool is_marked = node->attrs().Find(kConstantWeights) != nullptr;
@@ -125,6 +203,7 @@ void MarkNode(Node* node) {
     // run, the weights may be fed.
     node->set_name(absl::StrCat("_tf_rnn_ops_constant_weights/", node->name()));
   }
+  return absl::OkStatus();
 }
 
 class MarkConstantWeights final : public tensorflow::GraphOptimizationPass {
@@ -135,7 +214,10 @@ class MarkConstantWeights final : public tensorflow::GraphOptimizationPass {
       return absl::OkStatus();
     }
     return CatchInKernel("MarkConstantWeights", [&] {
-      for (Node* node : (*options.graph)->op_nodes()) MarkNode(node);
+      for (Node* node : (*options.graph)->op_nodes()) {
+        const absl::Status status = MarkNode(node, options.graph->get());
+        if (!status.ok()) return FromAbslStatus(status);
+      }
       return Status();
     });
   }

@@ -1,0 +1,160 @@
+// Replaces the loops of recurrent layers in a serialized graph, for converters
+// of files.
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "cc/rnn/status.h"
+#include "cc/tensorflow/conversions.h"
+#include "cc/tensorflow/loops/loop.h"
+#include "cc/tensorflow/loops/recurrent_layer.h"
+#include "cc/tensorflow/loops/replace_loops.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/framework/op.h"
+
+extern "C" {
+
+// A loop over the steps of sequences.
+struct TfRnnOps_Loop {
+  const char* function;  // that has it, or "" for the graph
+  const char* node;      // or "", if the function could not be read
+  const char* mode;      // rnn_mode of the op, or ""
+  const char* why_not;   // why it cannot be replaced, or ""
+  // If it can be replaced: the function that replaces it, serialized.
+  const void* layer;
+  int64_t layer_size;
+  // What each variable of the loop is for, separated by spaces: "invariant",
+  // "counter", "inputs", "mask", "outputs", "state" or "zero", an output before
+  // the first step.
+  const char* roles;
+  // Sizes, or -1 if the graph does not contain them.
+  int64_t time;
+  int64_t batch;
+  int64_t features;
+  int64_t units;
+};
+}
+
+namespace tf_rnn_ops {
+namespace {
+
+using Accept = int (*)(const TfRnnOps_Loop*);
+using Finish = void (*)(const void* graph, int64_t size);
+
+std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
+  std::vector<std::string> roles;
+  for (size_t i = 0; i < loop.variables.size(); ++i) {
+    const int index = static_cast<int>(i);
+    switch (loop.variables[i].role) {
+      case Role::kInvariant:
+        roles.emplace_back(index == layer.zero_output ? "zero" : "invariant");
+        break;
+      case Role::kCounter:
+        roles.emplace_back("counter");
+        break;
+      case Role::kInputList:
+        roles.emplace_back(index == layer.mask ? "mask" : "inputs");
+        break;
+      case Role::kOutputList:
+        roles.emplace_back("outputs");
+        break;
+      case Role::kState:
+        roles.emplace_back(index == layer.zero_output ? "zero" : "state");
+        break;
+    }
+  }
+  return absl::StrJoin(roles, " ");
+}
+
+// A size of a matrix, or -1 if it is not known.
+int64_t SizeOf(const Value& matrix, int axis, const Loop& loop) {
+  const auto shape = ShapeOf(matrix, loop);
+  return shape.dims() == 2 ? shape.dim_size(axis) : -1;
+}
+
+bool Ask(const Candidate& candidate, Accept accept) {
+  const Loop& loop = candidate.loop;
+  const Gate& gate = candidate.layer.gates[0];
+  const Value& h = *loop.values->OfVariable(candidate.layer.h);
+  const std::string layer = candidate.function.SerializeAsString();
+  const std::string roles = RolesOf(loop, candidate.layer);
+  int64_t units = SizeOf(h, 1, loop);
+  if (units < 0) units = SizeOf(*gate.recurrent_kernel.whole, 0, loop);
+  const LoopReport& report = candidate.report;
+  const TfRnnOps_Loop asked = {report.function.c_str(),
+                               report.node.c_str(),
+                               report.mode.c_str(),
+                               report.why_not.c_str(),
+                               layer.data(),
+                               static_cast<int64_t>(layer.size()),
+                               roles.c_str(),
+                               loop.limit,
+                               SizeOf(h, 0, loop),
+                               SizeOf(*gate.kernel.whole, 0, loop),
+                               units};
+  return accept(&asked) != 0;
+}
+
+absl::Status Convert(const void* bytes, int64_t size, Accept accept,
+                     Finish finish) {
+  tensorflow::GraphDef graph;
+  if (!graph.ParseFromArray(bytes, static_cast<int>(size))) {
+    return absl::InvalidArgumentError("it is no graph");
+  }
+  tensorflow::FunctionLibraryDefinition library(
+      tensorflow::OpRegistry::Global(), graph.library());
+  std::set<std::pair<std::string, std::string>> asked;
+  LoopReplacer replacer(&library, [&](const Candidate& candidate) {
+    asked.emplace(candidate.report.function, candidate.report.node);
+    return Ask(candidate, accept);
+  });
+  absl::Status status = replacer.ReplaceInGraphDef(&graph);
+  if (!status.ok()) return status;
+  for (const LoopReport& loop : replacer.loops()) {
+    if (asked.count({loop.function, loop.node}) == 0) {
+      const TfRnnOps_Loop other = {loop.function.c_str(),
+                                   loop.node.c_str(),
+                                   loop.mode.c_str(),
+                                   loop.why_not.c_str(),
+                                   nullptr,
+                                   0,
+                                   "",
+                                   -1,
+                                   -1,
+                                   -1,
+                                   -1};
+      accept(&other);
+    }
+  }
+  const std::string converted = graph.SerializeAsString();
+  finish(converted.data(), static_cast<int64_t>(converted.size()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tf_rnn_ops
+
+extern "C" {
+
+// Replaces loops in a serialized GraphDef and its functions. Calls `accept` for
+// each loop, which returns whether to replace it, if it can be, and at last
+// `finish` with the new graph. Returns "", or what is wrong, which is valid
+// until the next call in this thread.
+__attribute__((visibility("default"))) const char* TfRnnOps_ConvertGraph(
+    const void* graph, int64_t size, tf_rnn_ops::Accept accept,
+    tf_rnn_ops::Finish finish) {
+  static thread_local std::string message;
+  const absl::Status status =
+      tf_rnn_ops::CatchInKernel("TfRnnOps_ConvertGraph", [&] {
+        return tf_rnn_ops::FromAbslStatus(
+            tf_rnn_ops::Convert(graph, size, accept, finish));
+      });
+  message = std::string(status.message());
+  return message.c_str();
+}
+}

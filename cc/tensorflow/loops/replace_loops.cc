@@ -1,0 +1,308 @@
+#include "cc/tensorflow/loops/replace_loops.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cc/tensorflow/loops/layer_function.h"
+#include "tensorflow/core/common_runtime/function_def_utils.h"
+#include "tensorflow/core/common_runtime/graph_constructor.h"
+
+namespace tf_rnn_ops {
+namespace {
+
+using ::tensorflow::Edge;
+using ::tensorflow::FunctionDef;
+using ::tensorflow::Graph;
+using ::tensorflow::GraphDef;
+using ::tensorflow::Node;
+using ::tensorflow::NodeDef;
+using NodeDefs = ::google::protobuf::RepeatedPtrField<NodeDef>;
+
+// Whether a loop may read the steps of sequences.
+bool ReadsList(const Node* loop) {
+  for (const Node* input : loop->in_nodes()) {
+    if (input->type_string() == "TensorListFromTensor") return true;
+  }
+  return false;
+}
+
+Replacement ReplacementOf(const Loop& loop, const RecurrentLayer& layer) {
+  Replacement replacement;
+  for (size_t i = 0; i < loop.variables.size(); ++i) {
+    if (loop.variables[i].role != Role::kInputList) continue;
+    replacement.lists[static_cast<int>(i)] =
+        loop.variables[i].initial.node->name();
+  }
+  for (const Edge* edge : loop.node->out_edges()) {
+    if (edge->src_output() == layer.outputs &&
+        edge->dst()->type_string() == "TensorListStack") {
+      replacement.stacks.push_back(edge->dst()->name());
+    }
+  }
+  return replacement;
+}
+
+// Turns the node of a loop into a call of the function that replaces it.
+void CallLayer(const Replacement& replacement, const NodeDef& loop,
+               const std::map<std::string, const NodeDef*>& nodes,
+               NodeDef* call) {
+  const bool is_stateful = loop.op() == "While";
+  call->set_name(loop.name());
+  call->set_op(is_stateful ? "StatefulPartitionedCall" : "PartitionedCall");
+  call->set_device(loop.device());
+  for (int i = 0; i < loop.input_size(); ++i) {
+    const auto list = replacement.lists.find(i);
+    call->add_input(list == replacement.lists.end()
+                        ? loop.input(i)
+                        : nodes.at(list->second)->input(0));
+  }
+  const auto& signature = replacement.layer.signature();
+  auto& attributes = *call->mutable_attr();
+  attributes["f"].mutable_func()->set_name(signature.name());
+  for (const auto& argument : signature.input_arg()) {
+    attributes["Tin"].mutable_list()->add_type(argument.type());
+  }
+  for (const auto& result : signature.output_arg()) {
+    attributes["Tout"].mutable_list()->add_type(result.type());
+  }
+}
+
+// Turns the node that stacks the outputs of a loop into an identity of them.
+void PassOutputs(const std::string& outputs, tensorflow::DataType type,
+                 const NodeDef& stack, NodeDef* identity) {
+  identity->set_name(stack.name());
+  identity->set_op("Identity");
+  identity->set_device(stack.device());
+  identity->add_input(outputs);
+  for (const std::string& input : stack.input()) {
+    if (absl::StartsWith(input, "^")) identity->add_input(input);
+  }
+  (*identity->mutable_attr())["T"].set_type(type);
+}
+
+// Replaces loops in the nodes of a graph or, if `is_function`, of a function,
+// where references contain the names of outputs.
+void Replace(const std::map<std::string, Replacement>& replacements,
+             bool is_function, NodeDefs* nodes) {
+  std::map<std::string, const NodeDef*> by_name;
+  for (const NodeDef& node : *nodes) by_name[node.name()] = &node;
+  std::map<std::string, NodeDef> new_nodes;
+  for (const auto& [name, replacement] : replacements) {
+    CallLayer(replacement, *by_name.at(name), by_name, &new_nodes[name]);
+    const auto& results = replacement.layer.signature().output_arg();
+    const int last = results.size() - 1;
+    const std::string outputs =
+        absl::StrCat(name, is_function ? ":output:" : ":", last);
+    for (const std::string& stack : replacement.stacks) {
+      PassOutputs(outputs, results[last].type(), *by_name.at(stack),
+                  &new_nodes[stack]);
+    }
+  }
+  for (NodeDef& node : *nodes) {
+    const auto new_node = new_nodes.find(node.name());
+    if (new_node != new_nodes.end()) node = new_node->second;
+  }
+}
+
+// In references of a function, the output of an Identity is "output", and that
+// of the TensorListStack that it replaces "tensor".
+void RenameOutput(const std::set<std::string>& stacks, std::string* reference) {
+  const std::vector<std::string> parts = absl::StrSplit(*reference, ':');
+  if (parts.size() > 1 && stacks.count(parts[0]) > 0) {
+    *reference = absl::StrCat(parts[0], ":output:0");
+  }
+}
+
+bool HasLoop(const NodeDefs& nodes) {
+  for (const NodeDef& node : nodes) {
+    if (node.op() == "While" || node.op() == "StatelessWhile") return true;
+  }
+  return false;
+}
+
+bool IsCompiledByXla(const tensorflow::AttrSlice& attributes) {
+  const tensorflow::AttrValue* const value = attributes.Find("_XlaMustCompile");
+  return value != nullptr && value->b();
+}
+
+tensorflow::GraphConstructorOptions GraphOptions() {
+  tensorflow::GraphConstructorOptions options;
+  options.allow_internal_ops = true;
+  options.add_default_attributes = false;
+  return options;
+}
+
+}  // namespace
+
+void AppendCalled(const tensorflow::AttrSlice& attributes,
+                  std::vector<std::string>* names) {
+  if (IsCompiledByXla(attributes)) return;
+  for (const auto& [unused, value] : attributes) {
+    if (value.has_func()) {
+      names->push_back(value.func().name());
+    } else if (value.has_list()) {
+      for (const auto& function : value.list().func()) {
+        names->push_back(function.name());
+      }
+    }
+  }
+}
+
+// Finds how to replace the loops in a graph.
+LoopReplacer::Replacements LoopReplacer::Find(const std::string& name,
+                                              const Graph& graph) {
+  Replacements replacements;
+  for (const Node* node : graph.op_nodes()) {
+    if (!node->IsWhileNode() || !ReadsList(node)) continue;
+    Loop loop;
+    RecurrentLayer layer;
+    Replacement replacement;
+    absl::Status status = ReadLoop(node, *library_, &loop);
+    if (status.ok()) status = RecognizeLayer(loop, &layer);
+    if (status.ok()) {
+      replacement = ReplacementOf(loop, layer);
+      status = MakeLayerFunction(loop, layer, *library_, &replacement.layer);
+    }
+    LoopReport report{name, node->name(), layer.rnn_mode,
+                      std::string(status.message())};
+    if (status.ok() && accept_ != nullptr &&
+        !accept_({report, loop, layer, replacement.layer})) {
+      report.why_not = "it was not accepted";
+    }
+    if (report.why_not.empty()) {
+      replacements[node->name()] = std::move(replacement);
+    }
+    loops_.push_back(std::move(report));
+  }
+  return replacements;
+}
+
+absl::Status LoopReplacer::AddLayers(const Replacements& replacements) {
+  for (const auto& [unused, replacement] : replacements) {
+    absl::Status status = library_->AddFunctionDef(replacement.layer);
+    if (!status.ok()) return status;
+    layers_.insert(replacement.layer.signature().name());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoopReplacer::ReplaceInFunction(const FunctionDef& function) {
+  std::unique_ptr<tensorflow::FunctionBody> body;
+  const std::string name = function.signature().name();
+  absl::Status status = tensorflow::FunctionDefToBodyHelper(
+      function, tensorflow::AttrSlice(), library_, &body);
+  if (!status.ok()) return status;
+  const Replacements replacements = Find(name, *body->graph);
+  if (replacements.empty()) return absl::OkStatus();
+  FunctionDef accelerated = function;
+  // With it, TensorFlow may replace the function by one for cuDNN, and does not
+  // inline it.
+  accelerated.mutable_attr()->erase("api_implements");
+  Replace(replacements, /*is_function=*/true, accelerated.mutable_node_def());
+  std::set<std::string> stacks;
+  for (const auto& [unused, replacement] : replacements) {
+    stacks.insert(replacement.stacks.begin(), replacement.stacks.end());
+  }
+  for (NodeDef& node : *accelerated.mutable_node_def()) {
+    for (std::string& input : *node.mutable_input()) {
+      RenameOutput(stacks, &input);
+    }
+  }
+  for (auto& [unused, reference] : *accelerated.mutable_ret()) {
+    RenameOutput(stacks, &reference);
+  }
+  status = AddLayers(replacements);
+  if (!status.ok()) return status;
+  changed_.insert(name);
+  return library_->ReplaceFunction(name, accelerated);
+}
+
+void LoopReplacer::ReplaceInFunctions(std::vector<std::string> names) {
+  std::set<std::string> seen;
+  while (!names.empty()) {
+    const std::string name = std::move(names.back());
+    names.pop_back();
+    if (!seen.insert(name).second) continue;
+    const auto record = library_->FindRecord(name);
+    if (record == nullptr) continue;
+    const FunctionDef& function = record->fdef();
+    if (IsCompiledByXla(tensorflow::AttrSlice(&function.attr()))) continue;
+    for (const NodeDef& node : function.node_def()) {
+      AppendCalled(tensorflow::AttrSlice(node), &names);
+    }
+    if (!HasLoop(function.node_def())) continue;
+    const absl::Status status = ReplaceInFunction(function);
+    if (!status.ok()) {
+      loops_.push_back({name, "", "", std::string(status.message())});
+    }
+  }
+}
+
+absl::Status LoopReplacer::ReplaceInGraph(const std::string& name,
+                                          std::unique_ptr<Graph>* graph) {
+  const Replacements replacements = Find(name, **graph);
+  if (replacements.empty()) return absl::OkStatus();
+  GraphDef definition;
+  (*graph)->ToGraphDef(&definition, /*include_flib_def=*/false);
+  Replace(replacements, /*is_function=*/false, definition.mutable_node());
+  absl::Status status = AddLayers(replacements);
+  if (!status.ok()) return status;
+  auto accelerated = std::make_unique<Graph>(*library_);
+  status = tensorflow::ConvertGraphDefToGraph(
+      GraphOptions(), std::move(definition), accelerated.get());
+  if (!status.ok()) return status;
+  // A definition does not contain the devices of a function's arguments.
+  std::map<std::string, std::string> devices;
+  for (const Node* node : (*graph)->op_nodes()) {
+    devices[node->name()] = node->assigned_device_name();
+  }
+  for (Node* node : accelerated->op_nodes()) {
+    node->set_assigned_device_name(devices[node->name()]);
+  }
+  *graph = std::move(accelerated);
+  return absl::OkStatus();
+}
+
+absl::Status LoopReplacer::ReplaceInGraphDef(GraphDef* graph) {
+  // Functions that no node calls are called by who loads the graph.
+  std::vector<std::string> called;
+  for (const auto& function : graph->library().function()) {
+    for (const NodeDef& node : function.node_def()) {
+      AppendCalled(tensorflow::AttrSlice(node), &called);
+    }
+  }
+  std::vector<std::string> names;
+  for (const NodeDef& node : graph->node()) {
+    AppendCalled(tensorflow::AttrSlice(node), &names);
+  }
+  const std::set<std::string> inner(called.begin(), called.end());
+  std::set<std::string> known;
+  for (const auto& function : graph->library().function()) {
+    const std::string& name = function.signature().name();
+    known.insert(name);
+    if (inner.count(name) == 0) names.push_back(name);
+  }
+  ReplaceInFunctions(names);
+  if (HasLoop(graph->node())) {
+    Graph main(*library_);
+    absl::Status status =
+        tensorflow::ConvertGraphDefToGraph(GraphOptions(), *graph, &main);
+    if (!status.ok()) return status;
+    const Replacements replacements = Find("", main);
+    Replace(replacements, /*is_function=*/false, graph->mutable_node());
+    status = AddLayers(replacements);
+    if (!status.ok()) return status;
+  }
+  for (auto& function : *graph->mutable_library()->mutable_function()) {
+    const std::string& name = function.signature().name();
+    if (changed_.count(name) > 0) function = *library_->Find(name);
+  }
+  for (const std::string& name : layers_) {
+    if (known.count(name) == 0) {
+      *graph->mutable_library()->add_function() = *library_->Find(name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tf_rnn_ops
