@@ -7,7 +7,7 @@ own ops (tensorflow/core/framework/op_def_util.h, OpDefCompatible and OpDefAttrD
 from collections.abc import Iterator
 
 import tensorflow as tf
-from google.protobuf import text_format  # type: ignore[import-untyped]
+from google.protobuf import text_format
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.framework import op_def_registry
 
