@@ -50,7 +50,7 @@ def why_different(graph: Any, nodes: Sequence[Any], loop: Any, roles: Sequence[s
     except _UnknownError as error:
         return f"it cannot be compared with the op: {error}"
     except (tf.errors.OpError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        return f"it cannot be compared with the op: {str(error).splitlines()[0]}"
+        return f"it cannot be compared with the op: {' '.join(str(error).split())[:300]}"
     return ""
 
 

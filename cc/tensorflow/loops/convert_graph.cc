@@ -1,6 +1,7 @@
 // Replaces the loops of recurrent layers in a serialized graph, for converters
 // of files.
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -85,6 +86,14 @@ bool Ask(const Candidate& candidate, Accept accept) {
   const std::string roles = RolesOf(loop, candidate.layer);
   int64_t units = SizeOf(h, 1, loop);
   if (units < 0) units = SizeOf(*gate.recurrent_kernel.whole, 0, loop);
+  int64_t features = SizeOf(*gate.kernel.whole, 0, loop);
+  if (gate.kernel.rows != Piece::kAll) {
+    features = features > units && units > 0 ? features - units : -1;
+  }
+  int64_t time = -1;
+  for (const Limit& limit : loop.limits) {
+    time = std::max(time, limit.constant);
+  }
   const LoopReport& report = candidate.report;
   const TfRnnOps_Loop asked = {report.function.c_str(),
                                report.node.c_str(),
@@ -93,9 +102,9 @@ bool Ask(const Candidate& candidate, Accept accept) {
                                layer.data(),
                                static_cast<int64_t>(layer.size()),
                                roles.c_str(),
-                               loop.limit,
+                               time,
                                SizeOf(h, 0, loop),
-                               SizeOf(*gate.kernel.whole, 0, loop),
+                               features,
                                units};
   return accept(&asked) != 0;
 }

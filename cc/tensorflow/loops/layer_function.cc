@@ -1,5 +1,6 @@
 #include "cc/tensorflow/loops/layer_function.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -43,16 +44,20 @@ class Builder {
   NodeOut Integer(int32_t value);
 
   void AddArguments();
-  NodeOut Limit();
+  NodeOut ValueOf(const Limit& limit);
+  NodeOut NumSteps();
   NodeOut Steps(int list);
   NodeOut Mask();
   NodeOut Copy(const Value* value);
+  NodeOut Rows(const Piece& piece);
   NodeOut Columns(const Piece& piece);
-  NodeOut Join(const std::vector<Piece>& pieces);
+  NodeOut Join(const std::vector<Piece>& pieces,
+               const std::vector<std::vector<const Value*>>& numbers = {});
   NodeOut Bias();
   Node* Op();
   NodeOut ListOf(const NodeOut& tensor);
   NodeOut LastOutput(Node* op, const NodeOut& outputs);
+  NodeOut WithZeros(const NodeOut& outputs);
   void AddResults(Node* op);
   void DescribeVariables(tensorflow::FunctionDef* function) const;
   DataType type() const;
@@ -113,12 +118,18 @@ void Builder::AddArguments() {
   }
 }
 
+NodeOut Builder::ValueOf(const Limit& limit) {
+  return limit.variable < 0 ? Integer(static_cast<int32_t>(limit.constant))
+                            : arguments_[limit.variable];
+}
+
 // The number of steps.
-NodeOut Builder::Limit() {
-  if (loop_.limit_variable < 0) {
-    return Integer(static_cast<int32_t>(loop_.limit));
+NodeOut Builder::NumSteps() {
+  NodeOut least = ValueOf(loop_.limits[0]);
+  for (size_t i = 1; i < loop_.limits.size(); ++i) {
+    least = Add("Minimum", {least, ValueOf(loop_.limits[i])});
   }
-  return Add("Maximum", {arguments_[loop_.limit_variable], Integer(0)});
+  return Add("Maximum", {least, Integer(0)});
 }
 
 // The tensor of a list without the steps that the loop does not reach. A loop
@@ -176,8 +187,30 @@ NodeOut Builder::Copy(const Value* value) {
   return NodeOut(copy, value->output);
 }
 
-NodeOut Builder::Columns(const Piece& piece) {
+// Some rows of a matrix.
+NodeOut Builder::Rows(const Piece& piece) {
   const NodeOut whole = Copy(piece.whole);
+  if (piece.rows == Piece::kAll) return whole;
+  // The rows that multiply x or h are as many as it has columns.
+  const bool is_x = piece.first->op == "item";
+  const NodeOut matrix = arguments_[is_x ? layer_.inputs : layer_.h];
+  const NodeOut shape = Add("Shape", {matrix});
+  const NodeOut number =
+      Add("StridedSlice", {shape, Integers({-1}), Integers({0}), Integers({1})},
+          [](NodeBuilder* builder) { builder->Attr("end_mask", 1); });
+  const NodeOut first = Integers({0});
+  // whole[:number] or whole[number:]
+  const bool is_first = piece.rows == Piece::kFirst;
+  return Add("StridedSlice",
+             {whole, is_first ? first : number, is_first ? number : first,
+              Integers({1})},
+             [&](NodeBuilder* builder) {
+               builder->Attr("end_mask", is_first ? 0 : 1);
+             });
+}
+
+NodeOut Builder::Columns(const Piece& piece) {
+  const NodeOut whole = Rows(piece);
   if (!piece.columns.has_value()) return whole;
   const auto& columns = *piece.columns;
   if (columns.count > 0) {
@@ -203,7 +236,8 @@ bool AreWhole(const std::vector<Piece>& pieces) {
   if (size == 1 && !pieces[0].columns.has_value()) return true;
   const int64_t width = pieces[0].columns.value_or(Columns{}).end;
   for (int64_t i = 0; i < size; ++i) {
-    if (pieces[i].whole != pieces[0].whole || !pieces[i].columns.has_value()) {
+    if (pieces[i].whole != pieces[0].whole ||
+        pieces[i].rows != pieces[0].rows || !pieces[i].columns.has_value()) {
       return false;
     }
     const auto& [axis, index, count, begin, end] = *pieces[i].columns;
@@ -215,11 +249,23 @@ bool AreWhole(const std::vector<Piece>& pieces) {
   return true;
 }
 
-// Pieces of equal sizes beside each other.
-NodeOut Builder::Join(const std::vector<Piece>& pieces) {
-  if (AreWhole(pieces)) return Copy(pieces[0].whole);
+// Pieces of equal sizes beside each other, with numbers that are added to each.
+NodeOut Builder::Join(const std::vector<Piece>& pieces,
+                      const std::vector<std::vector<const Value*>>& numbers) {
+  const bool has_numbers =
+      std::any_of(numbers.begin(), numbers.end(),
+                  [](const auto& each) { return !each.empty(); });
+  if (AreWhole(pieces) && !has_numbers) return Rows(pieces[0]);
   std::vector<NodeOut> parts;
-  for (const Piece& piece : pieces) parts.push_back(Columns(piece));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    NodeOut part = Columns(pieces[i]);
+    if (has_numbers) {
+      for (const Value* number : numbers[i]) {
+        part = Add("AddV2", {part, Copy(number)});
+      }
+    }
+    parts.push_back(part);
+  }
   return Add("ConcatV2", {}, [&](NodeBuilder* builder) {
     builder->Input(parts).Input(Integer(-1));
   });
@@ -248,8 +294,20 @@ NodeOut Builder::Bias() {
     }
     for (size_t i = 0; i < pieces.size(); ++i) biases[i].push_back(pieces[i]);
   }
+  std::vector<std::vector<const Value*>> numbers;
+  bool has_numbers = false;
+  for (const Gate& gate : layer_.gates) {
+    numbers.push_back(gate.numbers);
+    has_numbers |= !gate.numbers.empty();
+  }
+  if (has_numbers && biases.empty()) {
+    status_ = absl::UnimplementedError("it adds a number without a bias");
+  }
   std::vector<NodeOut> sums;
-  for (const auto& pieces : biases) sums.push_back(Join(pieces));
+  for (const auto& pieces : biases) {
+    sums.push_back(Join(pieces, numbers));
+    numbers.clear();
+  }
   if (sums.empty()) return Constant(Tensor(type(), {0}));
   if (!is_gru) {
     NodeOut sum = sums[0];
@@ -305,12 +363,27 @@ NodeOut Builder::LastOutput(Node* op, const NodeOut& outputs) {
              });
 }
 
+// The outputs, with zeros for the steps that the loop does not reach.
+NodeOut Builder::WithZeros(const NodeOut& outputs) {
+  const NodeOut rest = Add("Sub", {ValueOf(loop_.limits[layer_.size]), limit_});
+  const NodeOut zero = Integer(0);
+  // [[0, rest], [0, 0], [0, 0]]
+  const NodeOut flat = Add("Pack", {}, [&](NodeBuilder* builder) {
+    builder->Input({zero, rest, zero, zero, zero, zero});
+  });
+  return Add("Pad", {outputs, Add("Reshape", {flat, Integers({3, 2})})});
+}
+
 void Builder::AddResults(Node* op) {
   // [time or 1, batch, units]
-  const NodeOut outputs =
+  NodeOut outputs =
       layer_.returns_sequences
           ? Add("Transpose", {NodeOut(op, 0), Integers({1, 0, 2})})
           : Add("ExpandDims", {NodeOut(op, 0), Integer(0)});
+  const NodeOut last_output = LastOutput(op, outputs);
+  if (layer_.returns_sequences && loop_.limits.size() > 1) {
+    outputs = WithZeros(outputs);
+  }
   std::vector<NodeOut> results;
   for (size_t i = 0; i < loop_.variables.size(); ++i) {
     const int index = static_cast<int>(i);
@@ -330,7 +403,7 @@ void Builder::AddResults(Node* op) {
       case Role::kState:
         results.push_back(index == layer_.h   ? NodeOut(op, 1)
                           : index == layer_.c ? NodeOut(op, 2)
-                                              : LastOutput(op, outputs));
+                                              : last_output);
         break;
     }
   }
@@ -364,7 +437,7 @@ void Builder::DescribeVariables(tensorflow::FunctionDef* function) const {
 
 absl::Status Builder::Run(tensorflow::FunctionDef* function) {
   AddArguments();
-  limit_ = Limit();
+  limit_ = NumSteps();
   AddResults(Op());
   if (!status_.ok()) return status_;
   absl::Status status =

@@ -125,6 +125,23 @@ Role RoleOf(const Variable& variable, int index) {
   return Role::kState;
 }
 
+// The n of min(n, max(1, n)), or the output itself. TensorFlow 1 limits its
+// loops so.
+Output WithoutBounds(const Output& output) {
+  const Output least = WithoutIdentity(output);
+  if (least.node == nullptr || least.node->type_string() != "Minimum") {
+    return least;
+  }
+  const Output n = InputOf(least.node, 0);
+  const Output bound = WithoutIdentity(InputOf(least.node, 1));
+  const bool is_at_least_1 = bound.node != nullptr &&
+                             bound.node->type_string() == "Maximum" &&
+                             IsInteger(InputOf(bound.node, 0).node, 1);
+  return is_at_least_1 && AreEqual(InputOf(bound.node, 1), n, kMaxDepth)
+             ? WithoutIdentity(n)
+             : least;
+}
+
 // Adds a limit to a loop: that of a condition `counter < limit`.
 absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
   if (condition->op == "and" && max_depth > 0) {
@@ -134,41 +151,44 @@ absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
     }
     return absl::OkStatus();
   }
-  if (condition->op != "less") {
+  const bool is_less =
+      condition->op == "less" && condition->inputs[0]->op == "variable" &&
+      loop->variables[condition->inputs[0]->variable].role == Role::kCounter;
+  if (!is_less) {
     return absl::UnimplementedError("its condition is not a number of steps");
   }
-  const Value& counter = *condition->inputs[0];
-  const Value& limit = *condition->inputs[1];
-  if (counter.op != "variable" ||
-      loop->variables[counter.variable].role != Role::kCounter ||
-      !limit.is_invariant) {
+  const Value& value = *condition->inputs[1];
+  Output output{value.node, value.output};
+  Limit limit;
+  if (value.op == "variable" && value.is_invariant) {
+    limit.variable = value.variable;
+    output = loop->variables[value.variable].initial;
+  }
+  const std::vector<int64_t> steps = IntegersOf(WithoutBounds(output).node);
+  if (steps.size() == 1 && steps[0] >= 0) {
+    limit = {-1, steps[0]};
+  } else if (limit.variable < 0) {
     return absl::UnimplementedError("its condition is not a number of steps");
   }
-  const bool is_first = loop->limit_variable < 0 && loop->limit < 0;
-  const bool is_variable = limit.op == "variable";
-  const std::vector<int64_t> steps = IntegersOf(
-      is_variable ? loop->variables[limit.variable].initial.node : limit.node);
-  bool is_same = false;
-  if (steps.size() == 1) {
-    is_same = steps[0] >= 0 && (is_first || loop->limit == steps[0]);
-    loop->limit = steps[0];
-  } else if (is_variable) {
-    is_same =
-        is_first || (loop->limit_variable >= 0 &&
-                     AreEqual(loop->variables[limit.variable].initial,
-                              loop->variables[loop->limit_variable].initial));
-    loop->limit_variable = limit.variable;
+  for (const Limit& other : loop->limits) {
+    if (IsEqual(other, output, *loop)) return absl::OkStatus();
   }
-  if (is_same && (loop->limit < 0 || loop->limit_variable < 0)) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError("its condition has several limits");
+  loop->limits.push_back(limit);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 bool AreEqual(const Output& a, const Output& b) {
   return AreEqual(a, b, kMaxDepth);
+}
+
+bool IsEqual(const Limit& limit, const Output& output, const Loop& loop) {
+  if (limit.variable < 0) {
+    return IsInteger(WithoutBounds(output).node, limit.constant);
+  }
+  return AreEqual(WithoutBounds(loop.variables[limit.variable].initial),
+                  WithoutBounds(output));
 }
 
 bool IsZero(const Output& output) {

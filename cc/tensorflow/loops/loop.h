@@ -47,15 +47,23 @@ struct Variable {
   Role role = Role::kState;
 };
 
+// A number of steps: a variable that no step changes, or a constant.
+struct Limit {
+  int variable = -1;
+  int64_t constant = -1;
+};
+
 struct Loop {
   const tensorflow::Node* node = nullptr;  // the While
   std::unique_ptr<tensorflow::FunctionBody> body;
   std::unique_ptr<Values> values;
   std::vector<Variable> variables;
-  // The number of steps: a variable that no step changes, or a constant.
-  int limit_variable = -1;
-  int64_t limit = -1;
+  // The loop ends at the least of these, which differ as far as is known.
+  std::vector<Limit> limits;
 };
+
+// Whether a limit of a loop has the value of an output.
+bool IsEqual(const Limit& limit, const Output& output, const Loop& loop);
 
 // The shape of a value in a loop, as far as the graph contains it.
 tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop);

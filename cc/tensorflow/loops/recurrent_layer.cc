@@ -68,6 +68,7 @@ Activated ActivatedOf(const Value* value) {
 struct Term {
   const Value* factor;  // null for a bias; or the product
   Piece piece;          // of the weights or the bias
+  bool is_number = false;
 };
 
 // axis: that of the columns in the whole, 1 in a matrix and 0 in a vector.
@@ -122,6 +123,13 @@ bool IsBias(const Value* value, const Value* sum, const Loop& loop) {
   return rank < 0 ? IsOfWeights(value->node, &loop, kMaxDepth) : rank == 1;
 }
 
+// Whether a value consists of the columns of two matrices.
+bool IsConcatenation(const Value* value) {
+  if (value->op != "ConcatV2" || value->inputs.size() != 3) return false;
+  const Node* const axis = value->inputs[2]->node;
+  return IsInteger(axis, 1) || IsInteger(axis, -1);
+}
+
 // Appends the terms of which a value, or its columns, is the sum. Returns
 // whether it is such a sum.
 bool FindTerms(const Value* value, const std::optional<Columns>& columns,
@@ -129,7 +137,10 @@ bool FindTerms(const Value* value, const std::optional<Columns>& columns,
   if (terms->size() > kMaxTerms) return false;
   if (value->op == "add") {
     for (const Value* input : value->inputs) {
-      if (input->is_invariant) {
+      if (input->op == "constant" && ShapeOf(*input, loop).dims() == 0) {
+        terms->push_back({nullptr, PieceOf(input, std::nullopt, /*axis=*/0),
+                          /*is_number=*/true});
+      } else if (input->is_invariant) {
         if (!IsBias(input, value, loop)) return false;
         terms->push_back({nullptr, PieceOf(input, columns, /*axis=*/0)});
       } else if (!FindTerms(input, columns, loop, terms)) {
@@ -144,8 +155,17 @@ bool FindTerms(const Value* value, const std::optional<Columns>& columns,
            FindTerms(value->inputs[0], value->columns, loop, terms);
   }
   if (value->op == "matmul" && value->inputs[1]->is_invariant) {
-    terms->push_back(
-        {value->inputs[0], PieceOf(value->inputs[1], columns, /*axis=*/1)});
+    const Value* const factor = value->inputs[0];
+    Piece piece = PieceOf(value->inputs[1], columns, /*axis=*/1);
+    if (!IsConcatenation(factor)) {
+      terms->push_back({factor, piece});
+      return true;
+    }
+    piece.first = factor->inputs[0];
+    for (const auto rows : {Piece::kFirst, Piece::kLast}) {
+      piece.rows = rows;
+      terms->push_back({factor->inputs[rows == Piece::kFirst ? 0 : 1], piece});
+    }
     return true;
   }
   if (value->op == "mul" && !columns.has_value()) {
@@ -167,14 +187,18 @@ std::optional<Piece> TakeTerm(const Value* factor, std::vector<Term>* terms) {
   return piece;
 }
 
-// The biases, if all terms are biases.
-std::optional<std::vector<Piece>> BiasesOf(const std::vector<Term>& terms) {
-  std::vector<Piece> biases;
+// Takes the biases, if all terms are biases.
+bool TakeBiases(const std::vector<Term>& terms, std::vector<Piece>* biases,
+                std::vector<const Value*>* numbers) {
   for (const Term& term : terms) {
-    if (term.factor != nullptr) return std::nullopt;
-    biases.push_back(term.piece);
+    if (term.factor != nullptr) return false;
+    if (!term.is_number) {
+      biases->push_back(term.piece);
+    } else if (!IsNumber(term.piece.whole, 0)) {
+      numbers->push_back(term.piece.whole);
+    }
   }
-  return biases;
+  return true;
 }
 
 class Recognizer {
@@ -248,14 +272,16 @@ absl::Status Recognizer::FindOutputs() {
   }
   const Value* const step = list.next->inputs[1];
   layer_->returns_sequences = IsCounter(step);
-  const bool has_room =
-      layer_->returns_sequences
-          ? (loop_.limit_variable >= 0
-                 ? AreEqual({size->src(), size->src_output()},
-                            loop_.variables[loop_.limit_variable].initial)
-                 : IsInteger(size->src(), loop_.limit))
-          : step->op == "constant" && IsInteger(step->node, 0) &&
-                IsInteger(size->src(), 1);
+  for (size_t i = 0; i < loop_.limits.size(); ++i) {
+    if (IsEqual(loop_.limits[i], {size->src(), size->src_output()}, loop_)) {
+      layer_->size = static_cast<int>(i);
+    }
+  }
+  const bool has_room = layer_->returns_sequences
+                            ? layer_->size >= 0
+                            : step->op == "constant" &&
+                                  IsInteger(step->node, 0) &&
+                                  IsInteger(size->src(), 1);
   if (!has_room) return NotUnderstood("its list of outputs has another size");
   output_ = list.next->inputs[2];
   return FindMask();
@@ -373,9 +399,13 @@ std::optional<Gate> Recognizer::GateOf(const Value* value) {
   if (!FindTerms(value, std::nullopt, loop_, &terms)) return std::nullopt;
   const auto kernel = TakeInputs(&terms);
   const auto recurrent_kernel = TakeTerm(h_, &terms);
-  const auto biases = BiasesOf(terms);
-  if (!kernel || !recurrent_kernel || !biases) return std::nullopt;
-  return Gate{*kernel, *recurrent_kernel, *biases, {}};
+  if (!kernel || !recurrent_kernel) return std::nullopt;
+  Gate gate;
+  gate.kernel = *kernel;
+  gate.recurrent_kernel = *recurrent_kernel;
+  return TakeBiases(terms, &gate.biases, &gate.numbers)
+             ? std::optional<Gate>(gate)
+             : std::nullopt;
 }
 
 // Whether a value is the gate activation of a gate.
@@ -457,8 +487,9 @@ bool Recognizer::IsCandidate(const Value* value) {
   const Value* const product = found->factor;
   terms.erase(found);
   const auto kernel = TakeInputs(&terms);
-  const auto biases = BiasesOf(terms);
-  if (!kernel || !biases) return false;
+  Gate gate;
+  if (!kernel || !TakeBiases(terms, &gate.biases, &gate.numbers)) return false;
+  gate.kernel = *kernel;
   for (const auto& [r, recurrent] : InputsOf(product, "mul")) {
     std::vector<Term> recurrent_terms;
     if (!IsGate(r, &layer_->gates[1]) ||
@@ -466,9 +497,16 @@ bool Recognizer::IsCandidate(const Value* value) {
       continue;
     }
     const auto recurrent_kernel = TakeTerm(h_, &recurrent_terms);
-    const auto recurrent_biases = BiasesOf(recurrent_terms);
-    if (!recurrent_kernel || !recurrent_biases) continue;
-    layer_->gates[2] = {*kernel, *recurrent_kernel, *biases, *recurrent_biases};
+    std::vector<const Value*> recurrent_numbers;
+    if (!recurrent_kernel ||
+        !TakeBiases(recurrent_terms, &gate.recurrent_biases,
+                    &recurrent_numbers) ||
+        !recurrent_numbers.empty()) {
+      gate.recurrent_biases.clear();
+      continue;
+    }
+    gate.recurrent_kernel = *recurrent_kernel;
+    layer_->gates[2] = gate;
     return true;
   }
   return false;
@@ -490,9 +528,10 @@ bool Recognizer::IsSimpleRnn(const Value* h) {
 // An error with the ops of the step that no layer has.
 absl::Status Recognizer::WhyNoCell() const {
   static const auto& known = *new std::set<std::string>{
-      "add",     "and",    "columns", "constant", "div",  "greater", "item",
-      "less",    "matmul", "mul",     "read",     "Relu", "Select",  "SelectV2",
-      "Sigmoid", "sub",    "Tanh",    "variable", "write"};
+      "add",  "and",      "columns",       "constant", "div",     "greater",
+      "item", "ConcatV2", "greater_equal", "less",     "matmul",  "mul",
+      "read", "Relu",     "Select",        "SelectV2", "Sigmoid", "sub",
+      "Tanh", "variable", "write"};
   std::set<std::string> unknown;
   for (const Node* node : loop_.body->graph->op_nodes()) {
     if (node->num_outputs() == 0) continue;

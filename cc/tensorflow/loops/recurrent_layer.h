@@ -13,10 +13,13 @@
 
 namespace tf_rnn_ops {
 
-// A value that no step changes, or some of its columns.
+// A value that no step changes, or some of its rows and columns.
 struct Piece {
   const Value* whole = nullptr;
   std::optional<Columns> columns;  // none: all
+  // A matrix that [first, last] is multiplied by: the rows of one of them.
+  enum { kAll, kFirst, kLast } rows = kAll;
+  const Value* first = nullptr;
 };
 
 // What a step adds up for a gate: x W + h R + the biases.
@@ -25,6 +28,7 @@ struct Gate {
   Piece recurrent_kernel;               // R, [units, units]
   std::vector<Piece> biases;            // each [units]
   std::vector<Piece> recurrent_biases;  // added to h R before r multiplies it
+  std::vector<const Value*> numbers;    // added to a bias: each a constant
 };
 
 // The loop of a layer, in terms of the op KerasRNN. Numbers are those of
@@ -46,6 +50,7 @@ struct RecurrentLayer {
   int zero_output = -1;  // the output before the first step, zero, or -1
   int outputs = -1;      // the list of outputs
 
+  int size = -1;                   // the limit that is the size of that list
   bool returns_sequences = false;  // or the list has only the last output
   bool zeroes_masked_outputs = false;
 };

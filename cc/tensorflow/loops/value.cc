@@ -20,11 +20,18 @@ constexpr size_t kMaxBytes = 1024;
 
 // The name of an op of two inputs, or "".
 std::string NameOfBinary(const Node* node) {
-  static const auto& names = *new std::map<std::string, std::string>{
-      {"Add", "add"},         {"AddV2", "add"}, {"BiasAdd", "add"},
-      {"Greater", "greater"}, {"Less", "less"}, {"LogicalAnd", "and"},
-      {"MatMul", "matmul"},   {"Mul", "mul"},   {"RealDiv", "div"},
-      {"Sub", "sub"}};
+  static const auto& names =
+      *new std::map<std::string, std::string>{{"Add", "add"},
+                                              {"AddV2", "add"},
+                                              {"BiasAdd", "add"},
+                                              {"Greater", "greater"},
+                                              {"GreaterEqual", "greater_equal"},
+                                              {"Less", "less"},
+                                              {"LogicalAnd", "and"},
+                                              {"MatMul", "matmul"},
+                                              {"Mul", "mul"},
+                                              {"RealDiv", "div"},
+                                              {"Sub", "sub"}};
   const auto name = names.find(node->type_string());
   if (name == names.end() || node->num_inputs() != 2) return "";
   bool is_transposed = false;
@@ -293,9 +300,21 @@ const Value* Values::Make(const Node* node, int output) {
     return Unique(value);
   }
   value.op = op;
-  if (IsUnary(op) || op == "Select" || op == "SelectV2") return Unique(value);
+  const bool is_select = op == "Select" || op == "SelectV2";
+  if (is_select && value.inputs[0]->op == "greater_equal") {
+    value.inputs = {Negation(*value.inputs[0]), value.inputs[2],
+                    value.inputs[1]};
+  }
+  if (IsUnary(op) || is_select) return Unique(value);
   // Of an unknown op, only the output of the same node is equal.
   return Unique(value, absl::StrCat(node->id()));
+}
+
+// Not a >= b, as b > a.
+const Value* Values::Negation(Value comparison) {
+  comparison.op = "greater";
+  std::swap(comparison.inputs[0], comparison.inputs[1]);
+  return Unique(std::move(comparison));
 }
 
 const Value* Values::Unique(Value value, const std::string& attributes) {

@@ -34,8 +34,9 @@ struct Value {
   //   variable  a variable of the loop, before the step
   //   constant
   //   read      of a TensorFlow variable (resource)
-  //   add, sub, mul, div, matmul, less, greater, and: of two inputs
-  //   Select, SelectV2: of mask, value, value
+  //   add, sub, mul, div, matmul, less, greater, greater_equal, and: of two
+  //   inputs
+  //   Select, SelectV2: of mask, value, value; the mask is no greater_equal
   //   columns   of a matrix or vector
   //   item      of a tensor list: list, step
   //   write     of a value into a tensor list: list, step, value
@@ -83,6 +84,7 @@ class Values {
  private:
   const Value* Make(const tensorflow::Node* node, int output);
   const Value* OfInput(const tensorflow::Node* node, int input);
+  const Value* Negation(Value comparison);
   const Value* Unique(Value value, const std::string& attributes = "");
 
   std::vector<bool> is_invariant_;
