@@ -241,6 +241,115 @@ def test_weights_that_a_cell_computes():
     check_layer(layer, inputs())
 
 
+# ---------------------------------------------------------------- graphs of TensorFlow 1
+
+
+LENGTHS = [TIME, 3, 0, 1]
+
+
+class Cell:
+    """A cell of `tf.compat.v1.nn.dynamic_rnn` with constant weights, which computes what its subclass does."""
+
+    output_size = UNITS
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.kernel = tf.constant(rng.standard_normal([FEATURES + UNITS, self.gates * UNITS]), tf.float32)
+        self.bias = tf.constant(rng.standard_normal([self.gates * UNITS]), tf.float32)
+
+    def zero_state(self, batch, dtype):
+        return tf.nest.map_structure(lambda size: tf.zeros([batch, size], dtype), self.state_size)
+
+    def sum(self, x, h):
+        return tf.nn.bias_add(tf.concat([x, h], 1) @ self.kernel, self.bias)
+
+
+class BasicRNNCell(Cell):
+    gates, state_size = 1, UNITS
+
+    def __call__(self, x, state, scope=None):
+        h = tf.tanh(self.sum(x, state))
+        return h, h
+
+
+class LSTMCell(Cell):
+    gates, state_size, forget_bias = 4, (UNITS, UNITS), 1.0
+
+    def __call__(self, x, state, scope=None):
+        c, h = state
+        i, g, f, o = tf.split(self.sum(x, h), 4, axis=1)
+        c = c * tf.sigmoid(f + self.forget_bias) + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.tanh(c) * tf.sigmoid(o)
+        return h, (c, h)
+
+
+class LSTMCellWithoutForgetBias(LSTMCell):
+    forget_bias = 0.0
+
+
+class Clipped(LSTMCell):
+    def __call__(self, x, state, scope=None):
+        _, (c, h) = super().__call__(x, state)
+        return h, (tf.clip_by_value(c, -1, 1), h)
+
+
+def graph_of_tensorflow_1(cell, control_flow, options, layers=1):
+    """Returns the graph of layers with `dynamic_rnn`, and the names of its inputs and outputs."""
+    switch = {1: tf.compat.v1.disable_control_flow_v2, 2: tf.compat.v1.enable_control_flow_v2}
+    switch[control_flow]()
+    try:
+        with tf.Graph().as_default() as graph:
+            x = y = tf.compat.v1.placeholder(tf.float32, [None, None, FEATURES])
+            lengths = tf.compat.v1.placeholder(tf.int32, [None])
+            if "initial_state" in options:
+                options = {
+                    "initial_state": tf.nest.map_structure(lambda _: x[:, 0, :1] + tf.zeros([UNITS]), cell().state_size)
+                }
+            if "sequence_length" in options:
+                options = {**options, "sequence_length": lengths}
+            for i in range(layers):
+                with tf.compat.v1.variable_scope(f"layer_{i}"):
+                    y, states = tf.compat.v1.nn.dynamic_rnn(cell(), y[..., :FEATURES], dtype=tf.float32, **options)
+            outputs = [y, *tf.nest.flatten(states)]
+        return graph.as_graph_def(), ([x.name, lengths.name], [each.name for each in outputs])
+    finally:
+        switch[2]()
+
+
+def check_graph(graph, names, arguments, loops):
+    """Asserts how many loops of a graph run on the op and how many do not, and that the results are the same."""
+    expected = run(graph, names, arguments)
+    found, actual = accelerated(run, graph, names, arguments)
+    assert found == loops
+    new, found = converted(graph)
+    assert found == loops
+    for results in (actual, run(new, names, arguments)):
+        check([tf.constant(each) for each in results], [tf.constant(each) for each in expected])
+    return new
+
+
+@pytest.mark.parametrize("control_flow", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"time_major": True}, {"sequence_length": 0}, {"initial_state": 0}], ids=str)
+@pytest.mark.parametrize("cell", [BasicRNNCell, LSTMCell, LSTMCellWithoutForgetBias])
+def test_dynamic_rnn_of_tensorflow_1(cell, options, control_flow):
+    graph, names = graph_of_tensorflow_1(cell, control_flow, options)
+    for lengths in (LENGTHS, [1, 3, 2, 0], [0] * 4):
+        new = check_graph(graph, names, [inputs().numpy(), lengths], loops=(1, 0))
+    assert not any(op in ops_of(new) for op in ("Enter", "Exit", "TensorArrayV3", "While", "StatelessWhile"))
+
+
+@pytest.mark.parametrize("control_flow", [1, 2])
+def test_stacked_dynamic_rnn_of_tensorflow_1(control_flow):
+    graph, names = graph_of_tensorflow_1(LSTMCell, control_flow, {"sequence_length": 0}, layers=2)
+    check_graph(graph, names, [inputs().numpy(), LENGTHS], loops=(2, 0))
+
+
+@pytest.mark.parametrize("control_flow", [1, 2])
+def test_other_loops_of_tensorflow_1_stay(control_flow):
+    graph, names = graph_of_tensorflow_1(Clipped, control_flow, {"sequence_length": 0})
+    assert check_graph(graph, names, [inputs().numpy(), LENGTHS], loops=(0, 1)) == graph
+
+
 # ---------------------------------------------------------------- what stays
 
 
@@ -594,6 +703,7 @@ def test_sessions_of_a_program_that_only_loads_the_library(saved, tmp_path):
 # Ops that may replace an op without a change of its inputs.
 OTHER_OPS = {
     "AddV2": ["Maximum", "Mul", "Sub"],
+    "GreaterEqual": ["Greater", "Less"],
     "Less": ["Greater", "LessEqual"],
     "LogicalAnd": ["LogicalOr"],
     "Mul": ["AddV2", "Maximum", "Sub"],
@@ -608,6 +718,10 @@ OTHER_OPS = {
 @functools.cache
 def frozen_layer(package, kind, with_mask):
     """Returns the graph of a layer with constant weights, as bytes, and the names of its inputs and outputs."""
+    if package == "TensorFlow 1":
+        cell = {"LSTM": LSTMCell, "SimpleRNN": BasicRNNCell}[kind]
+        graph, names = graph_of_tensorflow_1(cell, 1, {"sequence_length": 0} if with_mask else {})
+        return graph.SerializeToString(), (names[0] if with_mask else names[0][:1], names[1])
     layer = make(KERAS[package], kind, {"return_sequences": True, "return_state": True})
     mask = MASKS["gaps"] if with_mask else None
     graph, names = frozen(traced(layer, inputs(), mask))
@@ -634,9 +748,16 @@ def change(graph, random):
             node.input[one], node.input[other] = second, first
 
 
+CHANGED = [
+    pytest.param(package, kind, marks=needs_keras_2 if package == "Keras 2" else [])
+    for package in (*KERAS, "TensorFlow 1")
+    for kind in ("LSTM", "GRU", "SimpleRNN")
+    if (package, kind) != ("TensorFlow 1", "GRU")
+]
+
+
 @pytest.mark.parametrize("with_mask", [False, True])
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
-@of_each_keras
+@pytest.mark.parametrize(("package", "kind"), CHANGED)
 @settings(max_examples=10)
 @given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
 def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):
@@ -644,7 +765,8 @@ def test_a_changed_graph_never_has_other_results(package, kind, with_mask, rando
     graph = GraphDef.FromString(serialized)
     for _ in range(number):
         change(graph, random)
-    arguments = [inputs().numpy(), *([MASKS["gaps"]] if with_mask else [])]
+    mask = LENGTHS if package == "TensorFlow 1" else MASKS["gaps"]
+    arguments = [inputs().numpy(), *([mask] if with_mask else [])]
     expected = run(graph, names, arguments)
     found, actual = accelerated(run, graph, names, arguments)
     assert number or found[0] == 1

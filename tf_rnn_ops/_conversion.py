@@ -165,6 +165,8 @@ class _Loop(ctypes.Structure):
         *((name, ctypes.c_char_p) for name in ("function", "node", "mode", "why_not")),
         ("layer", ctypes.c_void_p),
         ("layer_size", ctypes.c_int64),
+        ("graph", ctypes.c_void_p),
+        ("graph_size", ctypes.c_int64),
         ("roles", ctypes.c_char_p),
         *((name, ctypes.c_int64) for name in ("time", "batch", "features", "units")),
     )
@@ -211,6 +213,8 @@ def _convert_graph(graph: Any, weight_format: str | None) -> list[LoopConversion
 
 def _why_different(graph: Any, found: Any) -> str:
     """Returns why a loop cannot be replaced although it is recognized, or ""."""
+    if found.graph_size:
+        graph = tf.compat.v1.GraphDef.FromString(ctypes.string_at(found.graph, found.graph_size))
     function, name = found.function.decode(), found.node.decode()
     nodes = graph.node
     if function:

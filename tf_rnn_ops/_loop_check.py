@@ -195,8 +195,10 @@ class _Check:
                 raise _UnknownError("the number of units is not in the file")
             shape = [self._sizes.batch, self._sizes.units]
             return np.zeros(shape, dtype.as_numpy_dtype) if role == "zero" else self._random(shape, dtype)
-        if role == "counter":
-            return np.zeros([], dtype.as_numpy_dtype)
+        if role in ("counter", "time"):
+            return np.asarray(self._sizes.time if role == "time" else 0, dtype.as_numpy_dtype)
+        if role == "lengths":
+            return self._random([self._sizes.batch], dtype)
         shapes = self._loop.attr["output_shapes"].list.shape
         shape = tf.TensorShape(shapes[i]) if i < len(shapes) else tf.TensorShape(None)
         if shape.rank is None:
@@ -207,17 +209,26 @@ class _Check:
 
     def _variable(self, i: int) -> str:
         """Adds a variable of random values."""
-        body = self._library[self._loop.attr["body"].func.name]
-        argument = body.signature.input_arg[i].name
-        reads = [each for each in body.node_def if each.op == "ReadVariableOp" and each.input[0] == argument]
-        shapes = [each.attr["_output_shapes"].list.shape for each in reads]
-        if not reads or not shapes[0] or not tf.TensorShape(shapes[0][0]).is_fully_defined():
+        shape, dtype = self._shape_of_variable(i)
+        if not shape.is_fully_defined():
             raise _UnknownError(f"the shape of the variable of input {i} is not in the file")
-        shape, dtype = tf.TensorShape(shapes[0][0]), tf.as_dtype(reads[0].attr["dtype"].type)
         name = self._add("VarHandleOp", dtype=dtype, shape=shape, shared_name=_AttrValue(s=f"variable_{i}".encode()))
         value = self._feed(self._random(shape.as_list(), dtype))
         self._assignments.append(self._add("AssignVariableOp", [name, value], dtype=dtype))
         return name
+
+    def _shape_of_variable(self, i: int) -> tuple[tf.TensorShape, tf.DType]:
+        """Returns the shape and type of a TensorFlow variable, from the node that makes it or that reads it."""
+        source = self._source(i)
+        if source.op == "VarHandleOp":
+            return tf.TensorShape(source.attr["shape"].shape), tf.as_dtype(source.attr["dtype"].type)
+        body = self._library[self._loop.attr["body"].func.name]
+        argument = body.signature.input_arg[i].name
+        reads = [each for each in body.node_def if each.op == "ReadVariableOp" and each.input[0] == argument]
+        shapes = [shape for each in reads for shape in each.attr["_output_shapes"].list.shape]
+        if not shapes:
+            return tf.TensorShape(None), tf.float32
+        return tf.TensorShape(shapes[0]), tf.as_dtype(reads[0].attr["dtype"].type)
 
     def _random(self, shape: Sequence[int], dtype: tf.DType) -> np.ndarray:
         """Returns random values. Those of weights keep states in [-1, 1], if their activations do."""

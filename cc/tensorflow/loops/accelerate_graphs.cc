@@ -107,10 +107,10 @@ absl::Status AccelerateGraphs::Accelerate(
   for (const Node* node : (*graph)->op_nodes()) {
     const bool calls = node->IsFunctionCall() || node->IsWhileNode() ||
                        node->IsIfNode() || node->IsCaseNode();
+    has_loop |= node->IsWhileNode() || node->IsLoopCond();
     if (!calls) continue;
     // Its function is differentiated later.
     if (node->type_string() == "SymbolicGradient") return absl::OkStatus();
-    has_loop |= node->IsWhileNode();
     AppendCalled(node->attrs(), &called);
   }
   LoopReplacer replacer(options.flib_def);

@@ -29,9 +29,13 @@ struct TfRnnOps_Loop {
   // If it can be replaced: the function that replaces it, serialized.
   const void* layer;
   int64_t layer_size;
+  // The graph with the loop, serialized, if it is not the one that was given.
+  const void* graph;
+  int64_t graph_size;
   // What each variable of the loop is for, separated by spaces: "invariant",
-  // "counter", "inputs", "mask", "outputs", "state" or "zero", an output before
-  // the first step.
+  // "time", the number of steps, "lengths", that of each sequence, "counter",
+  // "inputs", "mask", "outputs", "state", or "zero", an output before the first
+  // step.
   const char* roles;
   // Sizes, or -1 if the graph does not contain them.
   int64_t time;
@@ -47,13 +51,24 @@ namespace {
 using Accept = int (*)(const TfRnnOps_Loop*);
 using Finish = void (*)(const void* graph, int64_t size);
 
+const char* RoleOfInvariant(int index, const Loop& loop,
+                            const RecurrentLayer& layer) {
+  if (index == layer.zero_output) return "zero";
+  for (const Limit& limit : loop.limits) {
+    if (IsEqual(limit, loop.variables[index].initial, loop)) return "time";
+  }
+  const bool is_compared = layer.compared_step != nullptr &&
+                           IsVariable(layer.compared_step->inputs[0], index);
+  return is_compared ? "lengths" : "invariant";
+}
+
 std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
   std::vector<std::string> roles;
   for (size_t i = 0; i < loop.variables.size(); ++i) {
     const int index = static_cast<int>(i);
     switch (loop.variables[i].role) {
       case Role::kInvariant:
-        roles.emplace_back(index == layer.zero_output ? "zero" : "invariant");
+        roles.emplace_back(RoleOfInvariant(index, loop, layer));
         break;
       case Role::kCounter:
         roles.emplace_back("counter");
@@ -85,7 +100,15 @@ bool Ask(const Candidate& candidate, Accept accept) {
   const std::string layer = candidate.function.SerializeAsString();
   const std::string roles = RolesOf(loop, candidate.layer);
   int64_t units = SizeOf(h, 1, loop);
-  if (units < 0) units = SizeOf(*gate.recurrent_kernel.whole, 0, loop);
+  if (units < 0) {
+    const Piece& kernel = gate.recurrent_kernel;
+    const int64_t count =
+        kernel.columns.has_value() ? kernel.columns->count : 1;
+    const int64_t columns = SizeOf(*kernel.whole, 1, loop);
+    units = count > 0 && columns > 0 ? columns / count : -1;
+  }
+  const std::string graph =
+      candidate.graph == nullptr ? "" : candidate.graph->SerializeAsString();
   int64_t features = SizeOf(*gate.kernel.whole, 0, loop);
   if (gate.kernel.rows != Piece::kAll) {
     features = features > units && units > 0 ? features - units : -1;
@@ -101,6 +124,8 @@ bool Ask(const Candidate& candidate, Accept accept) {
                                report.why_not.c_str(),
                                layer.data(),
                                static_cast<int64_t>(layer.size()),
+                               graph.data(),
+                               static_cast<int64_t>(graph.size()),
                                roles.c_str(),
                                time,
                                SizeOf(h, 0, loop),
@@ -126,17 +151,11 @@ absl::Status Convert(const void* bytes, int64_t size, Accept accept,
   if (!status.ok()) return status;
   for (const LoopReport& loop : replacer.loops()) {
     if (asked.count({loop.function, loop.node}) == 0) {
-      const TfRnnOps_Loop other = {loop.function.c_str(),
-                                   loop.node.c_str(),
-                                   loop.mode.c_str(),
-                                   loop.why_not.c_str(),
-                                   nullptr,
-                                   0,
-                                   "",
-                                   -1,
-                                   -1,
-                                   -1,
-                                   -1};
+      TfRnnOps_Loop other = {};
+      other.function = loop.function.c_str();
+      other.node = loop.node.c_str();
+      other.mode = loop.mode.c_str();
+      other.why_not = loop.why_not.c_str();
       accept(&other);
     }
   }

@@ -221,6 +221,16 @@ tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop) {
       return PartialTensorShape(shapes->list().shape(output));
     }
   }
+  if (value.op == "variable") {
+    const tensorflow::TensorProto* initial = nullptr;
+    const Node* const source = loop.variables[value.variable].initial.node;
+    return source->IsConstant() &&
+                   tensorflow::TryGetNodeAttr(source->attrs(), "value",
+                                              &initial) &&
+                   PartialTensorShape::IsValid(initial->tensor_shape())
+               ? PartialTensorShape(initial->tensor_shape())
+               : PartialTensorShape();
+  }
   return value.op == "Cast" ? ShapeOf(*value.inputs[0], loop)
                             : PartialTensorShape();
 }

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cc/tensorflow/loops/frame.h"
 #include "cc/tensorflow/loops/layer_function.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/common_runtime/graph_constructor.h"
@@ -68,10 +69,19 @@ void CallLayer(const Replacement& replacement, const NodeDef& loop,
 }
 
 // Turns the node that stacks the outputs of a loop into an identity of them.
+//
+// In a graph, it is an EnsureShape. If two Transposes cancel each other, have
+// only Identities between them, and a program fetches the second, TensorFlow
+// removes only the first (RemoveIdentityTranspose in its arithmetic optimizer).
 void PassOutputs(const std::string& outputs, tensorflow::DataType type,
-                 const NodeDef& stack, NodeDef* identity) {
+                 bool is_function, const NodeDef& stack, NodeDef* identity) {
   identity->set_name(stack.name());
-  identity->set_op("Identity");
+  identity->set_op(is_function ? "Identity" : "EnsureShape");
+  if (!is_function) {
+    // [time, batch, units]
+    auto* const shape = (*identity->mutable_attr())["shape"].mutable_shape();
+    for (int i = 0; i < 3; ++i) shape->add_dim()->set_size(-1);
+  }
   identity->set_device(stack.device());
   identity->add_input(outputs);
   for (const std::string& input : stack.input()) {
@@ -94,8 +104,8 @@ void Replace(const std::map<std::string, Replacement>& replacements,
     const std::string outputs =
         absl::StrCat(name, is_function ? ":output:" : ":", last);
     for (const std::string& stack : replacement.stacks) {
-      PassOutputs(outputs, results[last].type(), *by_name.at(stack),
-                  &new_nodes[stack]);
+      PassOutputs(outputs, results[last].type(), is_function,
+                  *by_name.at(stack), &new_nodes[stack]);
     }
   }
   for (NodeDef& node : *nodes) {
@@ -115,7 +125,10 @@ void RenameOutput(const std::set<std::string>& stacks, std::string* reference) {
 
 bool HasLoop(const NodeDefs& nodes) {
   for (const NodeDef& node : nodes) {
-    if (node.op() == "While" || node.op() == "StatelessWhile") return true;
+    if (node.op() == "While" || node.op() == "StatelessWhile" ||
+        node.op() == "LoopCond") {
+      return true;
+    }
   }
   return false;
 }
@@ -149,24 +162,26 @@ void AppendCalled(const tensorflow::AttrSlice& attributes,
 }
 
 // Finds how to replace the loops in a graph.
-LoopReplacer::Replacements LoopReplacer::Find(const std::string& name,
-                                              const Graph& graph) {
+LoopReplacer::Replacements LoopReplacer::Find(
+    const std::string& name, const Graph& graph,
+    const tensorflow::FunctionLibraryDefinition& library,
+    const GraphDef* definition) {
   Replacements replacements;
   for (const Node* node : graph.op_nodes()) {
     if (!node->IsWhileNode() || !ReadsList(node)) continue;
     Loop loop;
     RecurrentLayer layer;
     Replacement replacement;
-    absl::Status status = ReadLoop(node, *library_, &loop);
+    absl::Status status = ReadLoop(node, library, &loop);
     if (status.ok()) status = RecognizeLayer(loop, &layer);
     if (status.ok()) {
       replacement = ReplacementOf(loop, layer);
-      status = MakeLayerFunction(loop, layer, *library_, &replacement.layer);
+      status = MakeLayerFunction(loop, layer, library, &replacement.layer);
     }
     LoopReport report{name, node->name(), layer.rnn_mode,
                       std::string(status.message())};
     if (status.ok() && accept_ != nullptr &&
-        !accept_({report, loop, layer, replacement.layer})) {
+        !accept_({report, loop, layer, replacement.layer, definition})) {
       report.why_not = "it was not accepted";
     }
     if (report.why_not.empty()) {
@@ -192,7 +207,8 @@ absl::Status LoopReplacer::ReplaceInFunction(const FunctionDef& function) {
   absl::Status status = tensorflow::FunctionDefToBodyHelper(
       function, tensorflow::AttrSlice(), library_, &body);
   if (!status.ok()) return status;
-  const Replacements replacements = Find(name, *body->graph);
+  const Replacements replacements =
+      Find(name, *body->graph, *library_, nullptr);
   if (replacements.empty()) return absl::OkStatus();
   FunctionDef accelerated = function;
   // With it, TensorFlow may replace the function by one for cuDNN, and does not
@@ -238,15 +254,49 @@ void LoopReplacer::ReplaceInFunctions(std::vector<std::string> names) {
   }
 }
 
+// Replaces loops in the definition of a graph.
+absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
+                                          const Graph& graph, bool* has_changed,
+                                          GraphDef* definition) {
+  tensorflow::FunctionLibraryDefinition library(*library_);
+  std::vector<std::pair<std::string, std::string>> others;
+  Replacements replacements;
+  if (HasFrame(graph)) {
+    GraphDef without_frames = *definition;
+    absl::Status status = ReplaceFrames(
+        graph, [](const std::string&) { return true; }, &without_frames,
+        &library, &others);
+    if (!status.ok()) return status;
+    for (const auto& [loop, why_not] : others) {
+      loops_.push_back({name, loop, "", why_not});
+    }
+    *without_frames.mutable_library() = library.ToProto();
+    Graph functional(library);
+    status = tensorflow::ConvertGraphDefToGraph(GraphOptions(), without_frames,
+                                                &functional);
+    if (!status.ok()) return status;
+    replacements = Find(name, functional, library, &without_frames);
+    status = ReplaceFrames(
+        graph,
+        [&](const std::string& loop) { return replacements.count(loop) > 0; },
+        definition, &library, &others);
+    if (!status.ok()) return status;
+  } else {
+    replacements = Find(name, graph, library, nullptr);
+  }
+  *has_changed = !replacements.empty();
+  Replace(replacements, /*is_function=*/false, definition->mutable_node());
+  return AddLayers(replacements);
+}
+
 absl::Status LoopReplacer::ReplaceInGraph(const std::string& name,
                                           std::unique_ptr<Graph>* graph) {
-  const Replacements replacements = Find(name, **graph);
-  if (replacements.empty()) return absl::OkStatus();
   GraphDef definition;
   (*graph)->ToGraphDef(&definition, /*include_flib_def=*/false);
-  Replace(replacements, /*is_function=*/false, definition.mutable_node());
-  absl::Status status = AddLayers(replacements);
-  if (!status.ok()) return status;
+  bool has_changed = false;
+  absl::Status status =
+      ReplaceInNodes(name, **graph, &has_changed, &definition);
+  if (!status.ok() || !has_changed) return status;
   auto accelerated = std::make_unique<Graph>(*library_);
   status = tensorflow::ConvertGraphDefToGraph(
       GraphOptions(), std::move(definition), accelerated.get());
@@ -288,9 +338,8 @@ absl::Status LoopReplacer::ReplaceInGraphDef(GraphDef* graph) {
     absl::Status status =
         tensorflow::ConvertGraphDefToGraph(GraphOptions(), *graph, &main);
     if (!status.ok()) return status;
-    const Replacements replacements = Find("", main);
-    Replace(replacements, /*is_function=*/false, graph->mutable_node());
-    status = AddLayers(replacements);
+    bool has_changed = false;
+    status = ReplaceInNodes("", main, &has_changed, graph);
     if (!status.ok()) return status;
   }
   for (auto& function : *graph->mutable_library()->mutable_function()) {

@@ -36,6 +36,8 @@ struct Candidate {
   const Loop& loop;
   const RecurrentLayer& layer;
   const tensorflow::FunctionDef& function;
+  // The graph with the loop, if it is not the one that was given.
+  const tensorflow::GraphDef* graph;
 };
 
 // How to replace a loop by a call.
@@ -73,7 +75,12 @@ class LoopReplacer {
  private:
   using Replacements = std::map<std::string, Replacement>;  // by node
 
-  Replacements Find(const std::string& name, const tensorflow::Graph& graph);
+  Replacements Find(const std::string& name, const tensorflow::Graph& graph,
+                    const tensorflow::FunctionLibraryDefinition& library,
+                    const tensorflow::GraphDef* definition);
+  absl::Status ReplaceInNodes(const std::string& name,
+                              const tensorflow::Graph& graph, bool* has_changed,
+                              tensorflow::GraphDef* definition);
   absl::Status ReplaceInFunction(const tensorflow::FunctionDef& function);
   absl::Status AddLayers(const Replacements& replacements);
 
