@@ -2,10 +2,10 @@
 
 The sections measure Keras models as users call them; networks in inference and training, GRUBlockCell and BlockLSTM;
 time by sequence length and batch size; call overhead; memory of a training step; gradients of penalties; sharing the
-machine with other work; SavedModels in a C program; and, if asked for, 1, 2, 4, ... threads. Each library runs in its
-own process, and the libraries take turns. The program prints a line for each measurement and writes results.json after
-each case, and results.md at the end. A library that fails or gives wrong results is skipped for that case and listed
-under "failures".
+machine with other work; SavedModels in a C program, and those that plain Keras wrote; and, if asked for, 1, 2, 4, ...
+threads. Each library runs in its own process, and the libraries take turns. The program prints a line for each
+measurement and writes results.json after each case, and results.md at the end. A library that fails or gives wrong
+results is skipped for that case and listed under "failures".
 docs/design/benchmarks.md explains the method and the options.
 """
 
@@ -24,6 +24,7 @@ from cases import MEMORY, Case
 from measure import Bench, Failure, Measurement, Peer, PeerError, Worker
 from results import Run
 from sections import (
+    GRAPHS,
     MAIN,
     MODELS,
     OURS,
@@ -52,7 +53,7 @@ def parse_arguments() -> argparse.Namespace:
         type=program.names_of(OPTIONS),
         metavar="SECTION,...",
         help=f"sections to run: {', '.join(OPTIONS)} "
-        f"(default: all but {SCALING}; with --cases: {MODELS}, {SERVING} or {MAIN})",
+        f"(default: all but {SCALING}; with --cases: {MODELS}, {SERVING}, {GRAPHS} or {MAIN})",
     )
     num_cpus = len(os.sched_getaffinity(0))
     parser.add_argument(
@@ -62,7 +63,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="N",
         help="threads of each library (default: the number of CPUs, %(default)s)",
     )
-    parser.add_argument("--publish", action="store_true", help="also update docs/performance.md and README.md")
+    parser.add_argument("--publish", action="store_true", help="also update the pages in docs and README.md")
     settings = program.parse(parser, ROUNDS)
     if not settings.sections:
         settings.sections = list(dict.fromkeys(map(option_of, settings.cases or ()))) or DEFAULT
@@ -71,7 +72,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def option_of(case: Case) -> str:
     """Returns the section that measures a case by default."""
-    return MODELS if case.is_model else SERVING if case.is_served else MAIN
+    kinds = {MODELS: case.is_model, SERVING: case.is_served, GRAPHS: case.is_exported}
+    return next((section for section, is_one in kinds.items() if is_one), MAIN)
 
 
 def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
@@ -81,7 +83,7 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
         return cases
     if section.name == PRODUCTS:
         return [case for case in cases if case.dtype in {each.dtype for each in settings.cases}]
-    kind = section.option if section.option in (MODELS, SERVING) else MAIN
+    kind = section.option if section.option in (MODELS, SERVING, GRAPHS) else MAIN
     return [case for case in settings.cases if option_of(case) == kind]
 
 

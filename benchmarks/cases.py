@@ -26,6 +26,9 @@ OPS_ALONE = "ops only"  # the ops of the recurrent layers, several times in sequ
 MEMORY = "memory"  # bytes that a training step adds to the process
 SERVE_IN_C = "SavedModel in C"  # a request to a served model in a C program
 SERVE_IN_PYTHON = "SavedModel in Python"  # the same in this process
+AS_IS = "SavedModel as it is"  # that plain Keras wrote
+ACCELERATED = "accelerate_graphs"  # the same file
+CONVERTED = "convert"  # the file that `tf_rnn_ops.convert` made of it
 # Bytes that copies of a model add to the C program.
 COPIES = {1: "memory of 1 copy", 4: "memory of 4 copies"}
 
@@ -44,6 +47,30 @@ class _Kind(NamedTuple):
     options: Sequence[str]
     tasks: Sequence[str]
 
+
+class ExportedModel(NamedTuple):
+    """A kind of program, whose model plain Keras exports.
+
+    Attributes:
+      words: what it is.
+      layers: its layers.
+    """
+
+    words: str
+    layers: str
+
+
+# `exported_models.py` builds them. If lengths vary, the inputs are tokens, padded with zeros.
+EXPORTED_MODELS = {
+    "text_classifier": ExportedModel("text classifier", "Embedding with a mask, bidirectional LSTM, Dense"),
+    "tagger": ExportedModel("tagger", "Embedding with a mask, bidirectional LSTM of all steps, Dense"),
+    "line_reader": ExportedModel("reader of text lines (OCR)", "2 bidirectional LSTMs, Dense"),
+    "autoencoder": ExportedModel("autoencoder of sensor data", "LSTM, RepeatVector, LSTM, TimeDistributed Dense"),
+    "keyword_spotter": ExportedModel("keyword spotter", "GRU, Dense"),
+    "speech_encoder": ExportedModel("speech encoder", "3 LSTMs, Dense"),
+    "recommender": ExportedModel("recommender", "Embedding with a mask, GRU, Dense"),
+    "policy": ExportedModel("recurrent policy", "Dense, LSTM of few steps, Dense"),
+}
 
 _SEQUENCES = ("batch", "time", "input_size", "units")
 _NETWORK_OPTIONS = ("layers", "bidirectional", "varying", "dtype")
@@ -65,6 +92,8 @@ _KINDS = {
     # A Keras model with one recurrent layer, which returns its last output, as a SavedModel. With one step, a decoder,
     # which also takes and returns the states.
     "served": _Kind(_SEQUENCES, (), (SERVE_IN_C, SERVE_IN_PYTHON, *COPIES.values())),
+    # A SavedModel that plain Keras 3 or Keras 2 wrote.
+    **dict.fromkeys(EXPORTED_MODELS, _Kind(_SEQUENCES, ("varying", "keras_2"), (AS_IS, ACCELERATED, CONVERTED))),
     # Dense and LayerNormalization before the recurrent layers; self-attention with a residual connection and
     # LayerNormalization after each of them but the last. XLA speeds up mainly these other layers.
     "mixed": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:2], (FUNCTION, TRAIN_ON_BATCH)),
@@ -77,7 +106,8 @@ _KINDS = {
     # The hyperbolic tangent of each element of a vector: a small op of another thread.
     "elementwise": _Kind(("size",), (), (TANH, MAPPED)),
 }
-_WITH_NETWORK = [kind for kind, each in _KINDS.items() if each.sizes == _SEQUENCES and kind != "block_lstm"]
+_WITHOUT_CELL = ("block_lstm", *EXPORTED_MODELS)
+_WITH_NETWORK = [kind for kind, each in _KINDS.items() if each.sizes == _SEQUENCES and kind not in _WITHOUT_CELL]
 MODELS = ("model", "decoder", "mixed")
 
 _SIZE = "[1-9][0-9]*"
@@ -86,6 +116,7 @@ _OPTIONS = {
     "steps": f"({_SIZE})steps",
     "bidirectional": "(bidirectional)",
     "varying": "(varying)",
+    "keras_2": "(keras_2)",
     "dtype": "(bfloat16|float16|float32|float64)",
 }
 
@@ -104,6 +135,7 @@ class Case:
       layers: the number of layers.
       bidirectional: whether each layer runs in both directions.
       varying: whether the sequences have different `lengths`.
+      keras_2: whether Keras 2 (`tf_keras`) wrote an exported model.
       dtype: the type of inputs, weights and outputs.
       steps: the number of ops in a call of a gru_block_cell.
       size: the number of rows and columns of a product; the number of elements of a vector.
@@ -118,6 +150,7 @@ class Case:
     layers: int = 1
     bidirectional: bool = False
     varying: bool = False
+    keras_2: bool = False
     dtype: str = "float32"
     steps: int = 50
     size: int = 0
@@ -150,6 +183,8 @@ class Case:
             return f"{self.dtype} matmul of size {self.size}"
         if self.kind == "elementwise":
             return f"tanh of {self.size} elements"
+        if self.is_exported:
+            return ", ".join(map(str, [EXPORTED_MODELS[self.kind].words, *self.sizes, *self._options({})]))
         before = {"mixed": "Dense, normalization, attention, "}.get(self.kind, "decoder, " if self.takes_states else "")
         if self.kind == "model" and self.takes_tokens:
             before = "Embedding, "
@@ -176,6 +211,11 @@ class Case:
         return self.kind == "served"
 
     @property
+    def is_exported(self) -> bool:
+        """Whether it is an exported model."""
+        return self.kind in EXPORTED_MODELS
+
+    @property
     def takes_states(self) -> bool:
         """Whether a model takes and returns the states of its layers."""
         return self.kind == "decoder" or (self.is_served and self.time == 1)
@@ -188,7 +228,7 @@ class Case:
     @property
     def takes_tokens(self) -> bool:
         """Whether a model begins with an Embedding."""
-        return self.kind == "decoder" or (self.kind == "model" and self.varying)
+        return self.kind == "decoder" or (self.varying and (self.kind == "model" or self.is_exported))
 
     @property
     def vocabulary(self) -> int:
@@ -235,12 +275,12 @@ class Case:
         }
 
     def flops(self, task: str) -> int:
-        """Returns the floating-point operations of a task's matrix products; all others are ignored.
+        """Returns the floating-point operations of a task's matrix products; others, and exported models, are ignored.
 
         Each gate of each step multiplies the input and the state by a matrix: two operations for each of its
         units * (input_size + units) elements.
         """
-        if task in (EMPTY_FUNCTION, MEMORY, *COPIES.values()):
+        if self.is_exported or task in (EMPTY_FUNCTION, MEMORY, *COPIES.values()):
             return 0
         if self.kind == "product":
             return 2 * self.size**3
@@ -284,9 +324,11 @@ def parse_case(name: str) -> Case:
             f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
             "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
             "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], block_lstm-BATCH-TIME-INPUT-UNITS[-DTYPE], "
-            "served-CELL-BATCH-TIME-INPUT-UNITS, product-SIZE[-DTYPE] and elementwise-SIZE, where "
+            "served-CELL-BATCH-TIME-INPUT-UNITS, EXPORTED-BATCH-TIME-INPUT-UNITS[-varying][-keras_2], "
+            "product-SIZE[-DTYPE] and elementwise-SIZE, where "
             "NETWORK is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
-            f"CELL is one of {', '.join(NUM_GATES)}, and DTYPE is bfloat16, float16, float32 or float64"
+            f"CELL is one of {', '.join(NUM_GATES)}, EXPORTED is one of {', '.join(EXPORTED_MODELS)}, "
+            "and DTYPE is bfloat16, float16, float32 or float64"
         )
     return Case(kind, **fields)
 

@@ -1,10 +1,12 @@
 """Formats a run: lines while it runs, Markdown tables afterwards; also writes them into docs/performance.md.
 
-In docs/performance.md, the tables of each part that a run measured replace the text between the marks of that part.
+In docs/performance.md, or the page in `PAGES`, the tables of each part that a run measured replace the text between the
+marks of that part.
 The headline goes into README.md. The chart shows the first table of docs/performance.md.
 """
 
 import argparse
+import dataclasses
 import itertools
 import pathlib
 import re
@@ -13,8 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from cases import (
+    ACCELERATED,
+    AS_IS,
     BACKWARD,
+    CONVERTED,
     COPIES,
+    EXPORTED_MODELS,
     FIT,
     FORWARD,
     FORWARD_BACKWARD,
@@ -52,6 +58,8 @@ from sections import (
     BUSY_CPU,
     CALLS,
     CLIENTS,
+    EXPORTED_BATCHES,
+    GRAPHS,
     KERAS,
     KERAS_CALLS,
     KERAS_UNROLLED,
@@ -84,6 +92,7 @@ from sections import (
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 KERAS_MODELS = "Keras models"  # the part that README.md summarizes
+PAGES = {GRAPHS: "guides/will_it_help.md"}  # of the parts that are not in performance.md
 _MEBI = 2**20
 
 
@@ -219,6 +228,19 @@ def _in(section: str, *columns: Column) -> list[Column]:
     return [column._replace(figures=[in_section(figure) for figure in column.figures]) for column in columns]
 
 
+def _of_exported(batch: int) -> list[Column]:
+    """Returns the time of SavedModels as they are, and the speedups, with a batch size other than the row's."""
+
+    def with_batch(figure: Figure) -> Figure:
+        return lambda run, row, case: figure(run, row, dataclasses.replace(case, batch=batch))
+
+    speedups = {task: over(median(AS_IS), median(task)) for task in (ACCELERATED, CONVERTED)}
+    return [
+        Column(f"batch {batch}, ms", [with_batch(median(AS_IS, unit=1e3))]),
+        *(Column(task, [with_batch(figure)], (ratio,)) for task, figure in speedups.items()),
+    ]
+
+
 def _by_threads(task: str, count: int) -> list[Column]:
     figures = [median(task, unit=1e3), gflops(task), efficiency(task, count), speedup(task, PYTORCH, ONNX_RUNTIME)]
     return _in(SCALING_THREADS[count], Column(str(count), figures, (short, short, ratio, ratio)))
@@ -245,6 +267,12 @@ _PENALIZED = ((_CASE[0][0], lambda _, case: case.title.removesuffix(", penalty")
 _MODEL = (
     ("model", lambda _, case: MODEL_WORDS.get(case.name, "")),
     ("batch, time, input, units", lambda _, case: case.title),
+)
+_EXPORTED = (
+    ("program", lambda _, case: EXPORTED_MODELS[case.kind].words),
+    ("layers", lambda _, case: EXPORTED_MODELS[case.kind].layers),
+    ("steps, inputs, units", lambda _, case: ", ".join(map(str, case.sizes[1:]))),
+    ("Keras", lambda _, case: "2" if case.keras_2 else "3"),
 )
 _LOAD = (("load", lambda section, _: SECTIONS[section].title),)
 _WAITING = [Column(label(peer), [wait(50, TANH, peer), wait(99, TANH, peer)], (short, short)) for peer in PEERS]
@@ -374,6 +402,15 @@ PARTS: dict[str, Sequence[Table]] = {
             names=_SERVED,
         ),
     ],
+    GRAPHS: [
+        Table(
+            "SavedModels of plain Keras",
+            [GRAPHS],
+            [column for batch in EXPORTED_BATCHES for column in _of_exported(batch)],
+            lambda case: case.batch == EXPORTED_BATCHES[0],
+            _EXPORTED,
+        ),
+    ],
     "memory": [
         Table(
             "Memory of a training step, MiB",
@@ -475,6 +512,11 @@ def marks(part: str) -> tuple[str, str]:
     return f"<!-- Results of {part}: written by benchmarks/report.py -->", f"<!-- End of results of {part} -->"
 
 
+def page_of(part: str) -> str:
+    """Returns the page with the results of a part."""
+    return PAGES.get(part, "performance.md")
+
+
 class ModelRow(NamedTuple):
     """A row of the first table of docs/performance.md: a model, and our speedups over each library."""
 
@@ -531,7 +573,7 @@ def headline(run: Run) -> str:
 
 
 def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
-    """Writes the parts that a run measured into `docs`/performance.md and the README.md next to `docs`.
+    """Writes the parts that a run measured into the pages in `docs` and the README.md next to `docs`.
 
     Returns:
       The changed pages.
@@ -540,7 +582,7 @@ def publish(run: Run, docs: pathlib.Path) -> list[pathlib.Path]:
       ValueError: if a page does not contain each mark exactly once.
     """
     blocks = {part: block for part in PARTS if (block := part_to_markdown(run, part))}
-    pages = [_replace(docs / "performance.md", part, block) for part, block in blocks.items()]
+    pages = [_replace(docs / page_of(part), part, block) for part, block in blocks.items()]
     if KERAS_MODELS in blocks:
         chart = f"![Speed of Keras models relative to Keras]({docs.name}/images/models.png)\n"
         pages.append(_replace(docs.parent / "README.md", KERAS_MODELS, f"{headline(run)}\n{chart}"))

@@ -155,6 +155,7 @@ PIPELINE = "sharing/pipeline"
 SERVING = "serving"
 SERVING_CLIENTS = {count: f"{SERVING}/clients_{count}" for count in (1, 4, 16)}
 SERVING_MEMORY = f"{SERVING}/memory"
+GRAPHS = "graphs"
 SCALING = "scaling"
 SCALING_THREADS = {count: f"{SCALING}/{count}" for count in (1, 2, 4, 8, 16, 32, 64, 128)}
 
@@ -226,8 +227,23 @@ _SERVED = {
     4: "lstm-1-50-128-256 lstm-1-50-512-512 lstm-8-30-256-384",
     16: "lstm-1-50-128-256",
 }
+EXPORTED_BATCHES = (1, 32)
+# Each of Keras 3 with one and 32 sequences; some of Keras 2, which takes half a minute to write a model.
+_EXPORTED = (
+    "text_classifier-{}-100-64-64-varying tagger-{}-40-100-128-varying line_reader-{}-100-64-128 "
+    "autoencoder-{}-60-8-64 keyword_spotter-{}-49-40-128 speech_encoder-{}-100-80-256 "
+    "recommender-{}-50-64-100-varying policy-{}-8-16-64 "
+    "text_classifier-{}-100-64-64-varying-keras_2 line_reader-{}-100-64-128-keras_2 "
+    "keyword_spotter-{}-49-40-128-keras_2"
+)
+_QUICK_EXPORTED = "text_classifier-{}-3-4-5-varying keyword_spotter-{}-3-4-5-keras_2"
 _LOADED = "served-lstm-1-50-512-512 served-gru-8-100-128-256"
 _QUICK_SERVED = "served-lstm-2-3-4-5 served-gru-2-1-4-5"
+
+
+def _with_batches(names: str) -> str:
+    """Returns names with one and with 32 sequences; each model's names follow each other."""
+    return " ".join(name.format(batch) for name in names.split() for batch in EXPORTED_BATCHES)
 
 
 def _repeated(case: str, task: str, threads: int = 2) -> Sequence[tuple[Case, str]]:
@@ -316,6 +332,14 @@ _ALL_SECTIONS = (
         SAVED_MODELS,
         4,
         [*COPIES.values()],
+    ),
+    _section(
+        GRAPHS,
+        "SavedModels of plain Keras: as they are, with accelerate_graphs(), and converted",
+        _with_batches(_EXPORTED),
+        _with_batches(_QUICK_EXPORTED),
+        (OURS,),
+        2,
     ),
     *(_scaling(name, count) for count, name in SCALING_THREADS.items()),
 )

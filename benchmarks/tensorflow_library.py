@@ -1,6 +1,7 @@
 """Libraries that use TensorFlow: tf_rnn_ops, Keras and `tf.raw_ops` on the CPU or a GPU, and the float64 reference."""
 
 import functools
+import importlib.util
 import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from cases import (
     TANH,
     Case,
 )
+from exported_models import exported_output, exported_program
 from keras_models import RNN_MODES, ModelProgram, accelerated_program, create_layer, from_keras, to_keras
 from library import (
     Library,
@@ -323,6 +325,11 @@ class TfRnnOps(_OnCpu):
         if case.is_served:
             with tf_rnn_ops.accelerate_keras(exports=self.exports):
                 return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
+        if case.is_exported:
+            if case.keras_2 and not importlib.util.find_spec("tf_keras"):
+                return {}
+            tf_rnn_ops.restore_keras()  # plain Keras writes the model
+            return exported_program(case)
         return super().program(case)
 
 
@@ -369,8 +376,9 @@ class Float64Reference(_OnCpu):
                 EMPTY_FUNCTION: task(lambda: None, lambda _: {"inputs": problem_of(case).inputs}),
                 OPS_ALONE: task(model.features, lambda features: {"features": features}),
             }
-        if case.is_served:
-            output = task(lambda: expected_output(case), lambda result: {"output": result})
+        if case.is_served or case.is_exported:
+            compute = expected_output if case.is_served else exported_output
+            output = task(lambda: compute(case), lambda result: {"output": result})
             return dict.fromkeys(case.tasks, output)
         if case.kind == "gru_block_cell":
             arguments, further = (

@@ -102,6 +102,7 @@ def test_names_of_cases_are_read_as_they_are_written():
         ("penalty-gru-2-3-5-7", 2 * 2 * 3 * 3 * 7 * (5 + 7)),
         ("model-lstm-2-3-5-7", 2 * 2 * 3 * 4 * 7 * (5 + 7)),
         ("product-3", 2 * 3 * 3 * 3),
+        ("policy-2-3-5-7", 0),
     ],
 )
 def test_operations_are_counted(name, forward):
@@ -145,6 +146,8 @@ PENALTIES = [f"penalty-{name}" for name in QUICK_NETWORKS]
 QUICK_MODELS = ["model-lstm-3-4-5-6-bidirectional-varying", "decoder-lstm-3-1-5-6-2layers"]
 SLOW_MODELS = ["model-gru-3-4-5-6-2layers", "model-tanh-3-4-5-6-2layers-bidirectional", "decoder-gru-3-1-5-6"]
 MIXED_MODEL = "mixed-lstm-3-4-5-8-2layers"
+EXPORTED = [f"{kind}-3-4-5-6" for kind in cases.EXPORTED_MODELS]
+PADDED = ["text_classifier-3-4-5-6-varying", "recommender-3-4-5-6-varying-keras_2"]
 SERVED = ["served-lstm-3-4-5-6", "served-gru-3-1-5-6"]
 THREE = [OURS, KERAS, PYTORCH]
 FOUR = [*THREE, ONNX_RUNTIME]
@@ -172,6 +175,8 @@ XLA = [OURS_XLA, KERAS_XLA]
         *slow(*named([*FOUR, *XLA], *SLOW_MODELS), *named(XLA, MIXED_MODEL), (KERAS_XLA, QUICK_MODELS[0])),
         *named(sections.SERVERS, SERVED[0]),
         *named(sections.SERVERS[:-1], SERVED[1]),
+        (OURS, PADDED[0]),
+        *slow(*named([OURS], *EXPORTED, PADDED[1])),
     ],
 )
 def test_results_equal_the_reference(peer, name):
@@ -276,6 +281,31 @@ def test_an_error_of_the_c_program_is_raised():
     program = served_models.ServedProgram(parse_case("served-gru-1-2-3-4"), threads=0)
     with pytest.raises(RuntimeError, match=r"saved_model_calls ended with 1:\n(.|\n)*THREADS: must be"):
         program.run_in_c()
+
+
+# ---------------------------------------------------------------- exported models
+
+
+@pytest.mark.usefixtures("restore_keras")
+@pytest.mark.parametrize("name", ["autoencoder-2-3-4-5", *slow(*([name] for name in [*EXPORTED, *PADDED]))])
+def test_exported_models_run_on_the_op_unless_they_are_left_as_they_are(name):
+    exported_models = importlib.import_module("exported_models")
+    tf_rnn_ops.accelerate_keras(exports="op")  # as another case has left it
+    before = np.array(tf_rnn_ops._graphs.loop_counts())
+    program_of(OURS, parse_case(name))
+    replaced, others = tf_rnn_ops._graphs.loop_counts() - before
+    assert replaced > 0
+    assert others == 0
+    for task, signature in exported_models.loaded(parse_case(name)).signatures.items():
+        graph = str(signature.graph.as_graph_def())
+        assert ("TfRnnOps>KerasRNN" in graph, 'While"' not in graph) == (task == cases.CONVERTED,) * 2
+
+
+def test_exported_models_are_the_same_for_all_batch_sizes():
+    exported_models = importlib.import_module("exported_models")
+    assert exported_models.BUILDERS.keys() == cases.EXPORTED_MODELS.keys()
+    one, many = (exported_models.loaded(parse_case(f"policy-{batch}-2-3-4")) for batch in (1, 32))
+    assert one is many
 
 
 # ---------------------------------------------------------------- libraries on a GPU, tested on the CPU

@@ -21,6 +21,9 @@ import results
 import sections
 import tensorflow as tf
 from cases import (
+    ACCELERATED,
+    AS_IS,
+    CONVERTED,
     COPIES,
     FORWARD,
     FORWARD_BACKWARD,
@@ -39,6 +42,7 @@ from environment import processes
 from library import Task
 from measure import Failure, Load, Measurement, Peer, largest_error
 from sections import (
+    GRAPHS,
     KERAS,
     KERAS_XLA,
     MAIN,
@@ -137,6 +141,9 @@ def made_up_parts():
     memory = {(PLAIN, OURS, MEMORY): 60, (PENALIZED, OURS, MEMORY): 150, (PLAIN, KERAS, MEMORY): 120}
     copies = {(SERVED, OURS, task): count * 30 * MEBI for count, task in COPIES.items()}
     penalty = {(PENALIZED, OURS, FORWARD_BACKWARD): 2e-3, (PENALIZED, OURS, PENALTY): 5e-3}
+    times = {("policy-1-2-3-4", AS_IS): 6, ("policy-1-2-3-4", ACCELERATED): 3, ("policy-1-2-3-4", CONVERTED): 2}
+    times |= {("policy-32-2-3-4", AS_IS): 8, ("policy-32-2-3-4", ACCELERATED): 2, ("policy-32-2-3-4", CONVERTED): 1}
+    graphs = {(name, OURS, task): seconds for (name, task), seconds in times.items()}
     waits, row = [4e-3, 6e-3], "| LSTM 1, 2, 3, 4 |"
     serving = [
         of_peers(SERVED, SERVE_IN_C, SERVING_CLIENTS[4], waits, tf_rnn_ops=5e-3),
@@ -152,6 +159,10 @@ def made_up_parts():
             f"{row} 1 clients of the same network | 200; 5; 6 | 100; 5; 6 |",
         ),
         SERVING: (results.join(serving), f"{row} 4 | 200; 5; 6 | 100; 5; 6 |"),
+        GRAPHS: (
+            fake_run(graphs, GRAPHS),
+            "| 2, 3, 4 | 3 | 6000 | 2.00 | 3.00 | 8000 | 4.00 | 8.00 |",
+        ),
         "memory": (fake_run({key: size * MEBI for key, size in memory.items()}, MEMORY), f"{row} 60 | 120 | 0.50 |"),
         "gradients of penalties": (
             fake_run({**penalty, (PENALIZED, KERAS, PENALTY): 2e-2}, sections.SECOND_ORDER),
@@ -166,24 +177,27 @@ def made_up_parts():
 
 @pytest.fixture
 def pages(tmp_path):
-    """A performance.md and a README.md with all marks."""
-    page, readme = tmp_path / "docs" / "performance.md", tmp_path / "README.md"
-    page.parent.mkdir()
+    """The pages of the documentation and a README.md with all marks."""
+    docs, readme = tmp_path / "docs", tmp_path / "README.md"
+    (docs / "guides").mkdir(parents=True)
     marked = {part: f"\nold {part}\n".join(report.marks(part)) + "\n" for part in report.PARTS}
-    page.write_text("\n".join(["before\n", *marked.values(), "after\n"]))
+    for name in {*map(report.page_of, report.PARTS)}:
+        of_page = [marked[part] for part in report.PARTS if report.page_of(part) == name]
+        (docs / name).write_text("\n".join(["before\n", *of_page, "after\n"]))
     readme.write_text(f"before\n\n{marked[report.KERAS_MODELS]}\nafter\n")
-    return page, readme
+    return docs, readme
 
 
 @pytest.mark.skipif(not HAS_MATPLOTLIB, reason="needs matplotlib")
 @pytest.mark.parametrize("part", report.PARTS)
 def test_publishing_replaces_the_text_between_the_marks_of_a_part(part, pages, tmp_path):
-    page, readme = pages
+    docs, readme = pages
+    page = docs / report.page_of(part)
     run, row = made_up_parts()[part]
     run.write(tmp_path / "results.json")
     read = results.read(tmp_path / "results.json")
     changed = [page, readme] if part == report.KERAS_MODELS else [page]
-    assert report.publish(read, page.parent) == changed
+    assert report.publish(read, docs) == changed
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -191,22 +205,23 @@ def test_publishing_replaces_the_text_between_the_marks_of_a_part(part, pages, t
     block = text[text.index(begin) : text.index(end)]
     assert report.part_to_markdown(run, part) in block
     assert row in block
-    assert [other for other in report.PARTS if f"old {other}\n" not in text] == [part]
+    texts = "".join((docs / name).read_text() for name in {*map(report.page_of, report.PARTS)})
+    assert [other for other in report.PARTS if f"old {other}\n" not in texts] == [part]
     assert ("old" in readme.read_text()) == (part != report.KERAS_MODELS)
-    report.publish(read, page.parent)
+    report.publish(read, docs)
     assert page.read_text() == text
     page.write_text("no marks")
-    with pytest.raises(ValueError, match=r"performance\.md must contain"):
-        report.publish(run, page.parent)
+    with pytest.raises(ValueError, match=rf"{page.name} must contain"):
+        report.publish(run, docs)
 
 
 @pytest.mark.skipif(not HAS_MATPLOTLIB, reason="needs matplotlib")
 def test_models_are_published_in_both_pages_with_a_chart(pages):
     import picture
 
-    page, readme = pages
-    report.publish(fake_models(), page.parent)
-    text, front = page.read_text(), readme.read_text()
+    docs, readme = pages
+    report.publish(fake_models(), docs)
+    text, front = (docs / "performance.md").read_text(), readme.read_text()
     assert "|  | LSTM 1, 1, 3, 4 | 0.4 | 1.50 | 0.50 | 0.25 |  | 1 | 2.00 |" in text
     assert "| geometric mean |  |  | 3.46 | 0.50 | 0.61 | 0.90 |  | 2.00 |" in text
     extent = "0.50 to 0.50 | 0.25 to 1.50 | 0.90 to 0.90 |  | 2.00 to 2.00 |"
@@ -216,7 +231,7 @@ def test_models_are_published_in_both_pages_with_a_chart(pages):
     assert f"- {keras_inference}, **2.00x** in training (2.00x to 2.00x)\n" in front
     assert "- **0.61x** the speed of PyTorch in inference (0.25x to 1.50x per model)\n" in front
     assert "(docs/images/models.png)" in front
-    assert (page.parent / "images" / "models.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert (docs / "images" / "models.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     speedups = {"Keras": 1.5, "Keras XLA": 0.5, "PyTorch": 0.25}
     assert report.read_models(text)[0] == ("", speedups, {"Keras": 2.0})
     assert picture.speeds(speedups) == {OURS: 1.5, "Keras XLA": 3.0, "PyTorch": 6.0}  # relative to Keras
@@ -225,11 +240,11 @@ def test_models_are_published_in_both_pages_with_a_chart(pages):
 
 def test_the_documentation_has_the_marks_and_the_tables_of_the_report():
     page, readme = (report.DOCS / "performance.md").read_text(), (report.DOCS.parent / "README.md").read_text()
-    for text, parts in ((page, report.PARTS), (readme, [report.KERAS_MODELS])):
-        for part in parts:
-            assert [text.count(mark) for mark in report.marks(part)] == [1, 1], part
-    for table in itertools.chain(*report.PARTS.values()):
-        assert f"### {table.title}\n" in page
+    texts = [((report.DOCS / report.page_of(part)).read_text(), part) for part in report.PARTS]
+    for text, part in (*texts, (readme, report.KERAS_MODELS)):
+        assert [text.count(mark) for mark in report.marks(part)] == [1, 1], part
+    for text, part in texts:
+        assert all(f"### {table.title}\n" in text for table in report.PARTS[part])
     assert [row.model for row in report.read_models(page)] == list(sections.MODEL_WORDS.values())
 
 
@@ -458,13 +473,14 @@ def test_options_select_sections_and_cases(monkeypatch):
     assert default.sections == bench.DEFAULT
     assert default.peers == [name for name in PEERS if name != OURS]
     assert settings_of(bench, monkeypatch, "--sections=calls,scaling").sections == ["calls", "scaling"]
-    names = [PLAIN, MODEL, "decoder-lstm-1-1-3-4", SERVED]
+    names = [PLAIN, MODEL, "decoder-lstm-1-1-3-4", SERVED, "policy-1-2-3-4"]
     settings = settings_of(bench, monkeypatch, f"--cases={','.join(names)}")
-    assert settings.sections == [MAIN, MODELS, SERVING]
+    assert settings.sections == [MAIN, MODELS, SERVING, GRAPHS]
     for section, expected in (
         (MAIN, names[:1]),
         (MODELS, names[1:3]),
-        (SERVING_CLIENTS[4], names[3:]),
+        (SERVING_CLIENTS[4], names[3:4]),
+        (GRAPHS, names[4:]),
         (sections.CLIENTS[4], names[:1]),
     ):
         assert [case.name for case in bench.cases_of(sections.SECTIONS[section], settings)] == expected
