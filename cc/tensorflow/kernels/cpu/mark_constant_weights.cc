@@ -105,7 +105,8 @@ Row RowOf(const Edge* edge) {
           node.input_node(0, &axis).ok() && axis->IsConstant() &&
           tensorflow::TryGetNodeAttr(axis->attrs(), "value", &proto) &&
           tensor.FromProto(*proto) && tensor.NumElements() == 1 &&
-          tensor.flat<int32_t>()(0) == 0;
+          tensor.dtype() == tensorflow::DT_INT32 &&
+          *static_cast<const int32_t*>(ToArray(tensor).data) == 0;
       return {is_first_axis ? InputOf(node, 1) : nullptr, edge->src_output()};
     }
     std::vector<int> dims;
