@@ -147,6 +147,16 @@ absl::Status Frame::AddVariable(const Node* merge, const Node* switch_node) {
   return absl::OkStatus();
 }
 
+// Whether a node within a loop only computes values. The loop's results may
+// not be all that other nodes need of it: for a gradient, it keeps values in
+// stacks.
+bool IsPure(const Node* node) {
+  static const auto& ops = *new std::set<std::string>{
+      "ReadVariableOp", "TensorArrayReadV3", "TensorArrayWriteV3"};
+  return node->IsControlFlow() || !node->op_def().is_stateful() ||
+         ops.count(node->type_string()) > 0;
+}
+
 absl::Status Frame::Read(const Graph& graph) {
   std::string frame;
   for (const Edge* edge : condition_->out_edges()) {
@@ -193,6 +203,10 @@ absl::Status Frame::Read(const Graph& graph) {
     const Node* const node = reached.back();
     reached.pop_back();
     if (node->IsExit() || !inner_.insert(node->name()).second) continue;
+    if (!IsPure(node)) {
+      return NotUnderstood(
+          absl::StrCat("its step has the op ", node->type_string()));
+    }
     for (const Node* next : node->out_nodes()) {
       if (!next->IsSink()) reached.push_back(next);
     }

@@ -27,6 +27,13 @@ bool ReadsList(const Node* loop) {
   return false;
 }
 
+bool MayHaveLayer(const Graph& graph) {
+  for (const Node* node : graph.op_nodes()) {
+    if (node->IsWhileNode() && ReadsList(node)) return true;
+  }
+  return HasFrame(graph);
+}
+
 Replacement ReplacementOf(const Loop& loop, const RecurrentLayer& layer) {
   Replacement replacement;
   for (size_t i = 0; i < loop.variables.size(); ++i) {
@@ -258,10 +265,11 @@ void LoopReplacer::ReplaceInFunctions(std::vector<std::string> names) {
 absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
                                           const Graph& graph, bool* has_changed,
                                           GraphDef* definition) {
-  tensorflow::FunctionLibraryDefinition library(*library_);
-  std::vector<std::pair<std::string, std::string>> others;
   Replacements replacements;
   if (HasFrame(graph)) {
+    // Only the layers get into the graph, not the bodies of its frames.
+    tensorflow::FunctionLibraryDefinition library(*library_);
+    std::vector<std::pair<std::string, std::string>> others;
     GraphDef without_frames = *definition;
     absl::Status status = ReplaceFrames(
         graph, [](const std::string&) { return true; }, &without_frames,
@@ -282,7 +290,7 @@ absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
         definition, &library, &others);
     if (!status.ok()) return status;
   } else {
-    replacements = Find(name, graph, library, nullptr);
+    replacements = Find(name, graph, *library_, nullptr);
   }
   *has_changed = !replacements.empty();
   Replace(replacements, /*is_function=*/false, definition->mutable_node());
@@ -291,6 +299,7 @@ absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
 
 absl::Status LoopReplacer::ReplaceInGraph(const std::string& name,
                                           std::unique_ptr<Graph>* graph) {
+  if (!MayHaveLayer(**graph)) return absl::OkStatus();
   GraphDef definition;
   (*graph)->ToGraphDef(&definition, /*include_flib_def=*/false);
   bool has_changed = false;
