@@ -241,6 +241,14 @@ def test_weights_that_a_cell_computes():
     check_layer(layer, inputs())
 
 
+def test_biases_of_one_row():
+    layer = keras.layers.RNN(OneRow(UNITS), return_sequences=True)
+    layer(inputs())
+    found, actual = accelerated(traced(layer, inputs()), inputs())
+    check(actual, layer(inputs()))
+    assert found == (1, 0)
+
+
 # ---------------------------------------------------------------- graphs of TensorFlow 1
 
 
@@ -293,7 +301,7 @@ class Clipped(LSTMCell):
         return h, (tf.clip_by_value(c, -1, 1), h)
 
 
-def graph_of_tensorflow_1(cell, control_flow, options, layers=1, with_gradient=False):
+def graph_of_tensorflow_1(cell, control_flow, options, layers=1, with_gradient=False, folder=None):
     """Returns the graph of layers with `dynamic_rnn`, and the names of its inputs and outputs."""
     switch = {1: tf.compat.v1.disable_control_flow_v2, 2: tf.compat.v1.enable_control_flow_v2}
     switch[control_flow]()
@@ -312,6 +320,11 @@ def graph_of_tensorflow_1(cell, control_flow, options, layers=1, with_gradient=F
                     y, states = tf.compat.v1.nn.dynamic_rnn(cell(), y[..., :FEATURES], dtype=tf.float32, **options)
             outputs = [y, *tf.nest.flatten(states)]
             outputs += tf.gradients(outputs[-1], [x]) if with_gradient else []
+            if folder is not None:
+                with tf.compat.v1.Session() as session:
+                    tf.compat.v1.saved_model.simple_save(
+                        session, str(folder), {"x": x, "lengths": lengths}, {"y": y, "h": outputs[-1]}
+                    )
         return graph.as_graph_def(), ([x.name, lengths.name], [each.name for each in outputs])
     finally:
         switch[2]()
@@ -352,6 +365,47 @@ def test_other_loops_of_tensorflow_1_stay(control_flow):
 
 
 @pytest.mark.parametrize("control_flow", [1, 2])
+def test_saved_models_of_tensorflow_1(tmp_path, control_flow):
+    options = {"sequence_length": 0}
+    _, (names, outputs) = graph_of_tensorflow_1(LSTMCell, control_flow, options, folder=tmp_path / "old")
+    assert tf_rnn_ops.convert(tmp_path / "old", tmp_path / "new")[0].why_not == ""
+    arguments = {"x": inputs(), "lengths": tf.constant(LENGTHS)}
+    old, new = (tf.saved_model.load(str(tmp_path / each)) for each in ("old", "new"))
+    check(new.signatures["serving_default"](**arguments), old.signatures["serving_default"](**arguments))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "new"))
+        session.run(outputs, {name: each.numpy() for name, each in zip(names, arguments.values(), strict=True)})
+
+
+def test_a_length_for_all_sequences():
+    """`Select` takes one condition for all rows, too."""
+    kernel = tf.random.stateless_normal([FEATURES, UNITS], [1, 0])
+    recurrent_kernel = tf.random.stateless_normal([UNITS, UNITS], [2, 0])
+
+    def call(x, length):
+        steps = tf.transpose(x, [1, 0, 2])
+        zeros = tf.zeros([BATCH, UNITS])
+        number = tf.shape(steps)[0]
+        array = tf.TensorArray(tf.float32, number).unstack(steps)
+        outputs = tf.TensorArray(tf.float32, number)
+
+        def body(step, outputs, h):
+            new = tf.tanh(array.read(step) @ kernel + h @ recurrent_kernel)
+            is_valid = length > step
+            output = tf.raw_ops.Select(condition=is_valid, x=new, y=zeros)
+            return step + 1, outputs.write(step, output), tf.raw_ops.Select(condition=is_valid, x=new, y=h)
+
+        _, outputs, h = tf.while_loop(lambda step, *_: step < number, body, (0, outputs, zeros))
+        return outputs.stack(), h
+
+    specs = [tf.TensorSpec([BATCH, None, FEATURES]), tf.TensorSpec([], tf.int32)]
+    arguments = inputs(), tf.constant(4)
+    found, actual = accelerated(tf.function(call, input_signature=specs), *arguments)
+    assert found == (1, 0)
+    check(actual, tf.function(call, input_signature=specs)(*arguments))
+
+
+@pytest.mark.parametrize("control_flow", [1, 2])
 def test_gradients_in_graphs_of_tensorflow_1(control_flow):
     options = {"sequence_length": 0}
     graph, names = graph_of_tensorflow_1(LSTMCell, control_flow, options, with_gradient=True)
@@ -385,6 +439,30 @@ class Normalized(keras.layers.SimpleRNNCell):
         return h, [h]
 
 
+class OneRow(keras.layers.SimpleRNNCell):
+    """Its bias is a matrix of one row."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.row = self.add_weight(shape=(1, UNITS), initializer="ones")
+
+    def call(self, sequence, states, training=False):
+        h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel + self.row)
+        return h, [h]
+
+
+class TwoBiases(keras.layers.GRUCell):
+    """Adds two biases that r does not multiply."""
+
+    def call(self, sequence, states, training=False):
+        h = states[0]
+        x_z, x_r, x_h = keras.ops.split(sequence @ self.kernel + self.bias[0] + self.bias[1], 3, axis=-1)
+        h_z, h_r, h_h = keras.ops.split(h @ self.recurrent_kernel, 3, axis=-1)
+        z, r = keras.ops.sigmoid(x_z + h_z), keras.ops.sigmoid(x_r + h_r)
+        h = z * h + (1 - z) * keras.ops.tanh(x_h + r * h_h)
+        return h, [h]
+
+
 class Tiled(keras.layers.SimpleRNNCell):
     """Repeats its inputs a number of times that only the run tells: once."""
 
@@ -404,7 +482,7 @@ class Contextual(keras.layers.SimpleRNNCell):
         return h, [h]
 
 
-@pytest.mark.parametrize("cell", [Residual, Coupled, Normalized, Tiled, Contextual])
+@pytest.mark.parametrize("cell", [Residual, Coupled, Normalized, Tiled, Contextual, TwoBiases])
 def test_other_cells_stay(cell):
     layer = keras.layers.RNN(cell(UNITS), return_sequences=True)
     layer(inputs())
@@ -659,10 +737,57 @@ def test_bad_files_are_rejected(tmp_path):
         ValueError, match="weight_format must be one of None, 'float32', 'bfloat16', 'int8', but is 'int4'"
     ):
         tf_rnn_ops.convert(tmp_path / "bad", weight_format="int4")
+    with pytest.raises(ValueError, match=r"output must not be in source, but is '.*bad/new'"):
+        tf_rnn_ops.convert(tmp_path / "bad", tmp_path / "bad" / "new")
     assert not os.path.exists(tmp_path / "output")
     finished = processes.run_python("-m", "tf_rnn_ops", "convert", str(tmp_path / "empty"), "--report")
     assert finished.returncode == 1
     assert finished.stderr.splitlines()[-1].startswith("error: source must be")
+
+
+def without_values(graph, body, file):
+    for node in body.node_def:
+        node.attr.pop("value", None)
+
+
+def with_argument(graph, body, file):
+    body.node_def.add(name="argument", op="_Arg").attr["index"].i = 1000
+
+
+def with_function(graph, body, file):
+    """The kernel of the step is the result of a function, which writes a file."""
+
+    @tf.function(input_signature=[])
+    def function():
+        tf.io.write_file(str(file), "")
+        return tf.ones([FEATURES, 4 * UNITS])
+
+    called = function.get_concrete_function().function_def
+    graph.library.function.append(called)
+    node = body.node_def.add(name="kernel", op="PartitionedCall")
+    node.attr["f"].func.name = called.signature.name
+    node.attr["Tin"].list.SetInParent()
+    node.attr["Tout"].list.type.append(1)
+    next(each for each in body.node_def if each.op == "MatMul").input[1] = "kernel:output:0"
+
+
+def with_long_step(graph, body, file):
+    for i in range(50_000):
+        node = body.node_def.add(name=f"long_{i}", op="Tanh", input=[f"long_{i - 1}:y:0" if i else "missing"])
+        node.attr["T"].type = 1
+    product = next(each for each in body.node_def if each.op == "MatMul")
+    body.node_def[-50_000].input[0] = product.input[0]
+    product.input[0] = "long_49999:y:0"
+
+
+@pytest.mark.parametrize("change_body", [without_values, with_argument, with_function, with_long_step])
+def test_hostile_files(change_body, tmp_path):
+    graph = GraphDef.FromString(frozen_layer("Keras 3", "LSTM", False)[0])
+    (loop,) = (each for each in graph.node if each.op in ("While", "StatelessWhile"))
+    (body,) = (each for each in graph.library.function if each.signature.name == loop.attr["body"].func.name)
+    change_body(graph, body, tmp_path / "written")
+    assert converted(graph)[1] == (0, 1)
+    assert not (tmp_path / "written").exists()
 
 
 def test_a_loop_that_the_op_does_not_equal_stays(monkeypatch):

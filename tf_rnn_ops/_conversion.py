@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.control_flow_pb2 import CondContextDef, WhileContextDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from tf_rnn_ops import _constant_weights, _library, _loop_check, _tables
@@ -90,7 +91,7 @@ def convert(source: Any, output: Any = None, *, weight_format: str | None = None
 
     Raises:
       TypeError: if a path is not a path.
-      ValueError: if `source` is not such a file or folder, or `weight_format` not one of these.
+      ValueError: if `source` is not such a file or folder, `output` is in it, or `weight_format` is not one of these.
       FileExistsError: if `output` exists.
 
     Examples:
@@ -106,10 +107,15 @@ def convert(source: Any, output: Any = None, *, weight_format: str | None = None
         output = _path("output", output)
         if os.path.lexists(output):
             raise FileExistsError(f"output must not exist, but {str(output)!r} does")
+        if output.resolve().is_relative_to(source.resolve()):
+            raise ValueError(f"output must not be in source, but is {str(output)!r}")
     model = _read(source)
     loops: list[LoopConversion] = []
     for graph in _graphs_of(model):
         loops += _convert_graph(graph, weight_format)
+    if isinstance(model, SavedModel):
+        for meta_graph in model.meta_graphs:
+            _remove_contexts(meta_graph)
     if output is not None:
         _write(model, source, output)
     return Conversion(sorted(loops, key=lambda each: (each.loop, each.function)))
@@ -157,6 +163,28 @@ def _write(model: Any, source: pathlib.Path, output: pathlib.Path) -> None:
 
 
 # ---------------------------------------------------------------- graphs
+
+
+def _remove_contexts(meta_graph: Any) -> None:
+    """Removes the descriptions of loops of TensorFlow 1 that are gone, which would fail when Python loads the graph."""
+    names = {each.name for each in meta_graph.graph_def.node}
+    collections = meta_graph.collection_def
+    for key, kind in (("while_context", WhileContextDef), ("cond_context", CondContextDef)):
+        if key not in collections:
+            continue
+        contexts = collections[key].bytes_list.value
+        kept = [each for each in contexts if _values_of(kind.FromString(each)) <= names]
+        del contexts[:]
+        contexts.extend(kept)
+        if not kept:
+            del collections[key]
+
+
+def _values_of(context: Any) -> set[str]:
+    """Returns the names of the nodes in the description of a loop or condition."""
+    nested = (getattr(each, each.WhichOneof("ctxt")) for each in context.nested_contexts)
+    values = (name.lstrip("^").partition(":")[0] for name in context.values_def.values)
+    return set(values).union(*map(_values_of, nested))
 
 
 class _Loop(ctypes.Structure):

@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "cc/tensorflow/loops/loop.h"
 #include "cc/tensorflow/loops/value.h"
 #include "tensorflow/core/framework/graph_to_functiondef.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -30,6 +31,9 @@ using ::tensorflow::Node;
 using ::tensorflow::NodeBuilder;
 using ::tensorflow::NodeDef;
 using NodeOut = NodeBuilder::NodeOut;
+
+// A body of a recurrent layer has about 60 nodes.
+constexpr size_t kMaxNodes = 1000;
 
 absl::Status NotUnderstood(absl::string_view reason) {
   return absl::UnimplementedError(reason);
@@ -153,8 +157,8 @@ absl::Status Frame::AddVariable(const Node* merge, const Node* switch_node) {
 bool IsPure(const Node* node) {
   static const auto& ops = *new std::set<std::string>{
       "ReadVariableOp", "TensorArrayReadV3", "TensorArrayWriteV3"};
-  return node->IsControlFlow() || !node->op_def().is_stateful() ||
-         ops.count(node->type_string()) > 0;
+  return node->IsControlFlow() || ops.count(node->type_string()) > 0 ||
+         !(node->op_def().is_stateful() || CallsFunctions(node));
 }
 
 absl::Status Frame::Read(const Graph& graph) {
@@ -392,6 +396,10 @@ class Copier {
   }
 
   Node* NewCopy(const Node* node) {
+    if (copies_.size() > kMaxNodes) {
+      Fail("its body is too large");
+      return nullptr;
+    }
     const bool is_read = Has(node, "TensorArrayReadV3");
     const bool is_write = Has(node, "TensorArrayWriteV3");
     if (is_read || is_write) {
@@ -456,6 +464,8 @@ absl::Status Frame::AddFunctions(
       body.AddResult(body.Argument(index), index);
     } else if (next->input_edge(0, &edge).ok()) {
       body.AddResult(body.Copy(edge), index);
+    } else {
+      return NotUnderstood("it lacks an input");
     }
   }
   absl::Status status = body.Finish(NameOf("body"), library);

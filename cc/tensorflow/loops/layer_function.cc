@@ -146,11 +146,21 @@ NodeOut Builder::Steps(int list) {
 NodeOut Builder::Mask() {
   if (layer_.compared_step != nullptr) {
     const Value& comparison = *layer_.compared_step;
+    // [batch, 1], or [1, 1] if it is the same for all sequences
     const NodeOut of_sequences =
-        Add("ExpandDims", {Copy(comparison.inputs[0]), Integer(1)});
+        Add("Reshape", {Copy(comparison.inputs[0]), Integers({-1, 1})});
     const NodeOut steps = Add("Range", {Integer(0), limit_, Integer(1)});
-    return Add(comparison.op == "less" ? "Less" : "Greater",
-               {of_sequences, steps});
+    const NodeOut mask = Add(comparison.op == "less" ? "Less" : "Greater",
+                             {of_sequences, steps});
+    const NodeOut batch =
+        Add("StridedSlice",
+            {Add("Shape", {arguments_[layer_.h]}), Integers({0}), Integers({1}),
+             Integers({1})},
+            [](NodeBuilder* builder) { builder->Attr("shrink_axis_mask", 1); });
+    const NodeOut shape = Add("Pack", {}, [&](NodeBuilder* builder) {
+      builder->Input({batch, limit_});
+    });
+    return Add("BroadcastTo", {mask, shape});
   }
   if (layer_.mask < 0) return Constant(Tensor(tensorflow::DT_BOOL, {0}));
   Node* const steps =
@@ -231,10 +241,12 @@ NodeOut Builder::Columns(const Piece& piece) {
 }
 
 // Whether pieces are, in order, all columns of one value.
-bool AreWhole(const std::vector<Piece>& pieces) {
+bool AreWhole(const std::vector<Piece>& pieces, const Loop& loop) {
   const int64_t size = static_cast<int64_t>(pieces.size());
   if (size == 1 && !pieces[0].columns.has_value()) return true;
   const int64_t width = pieces[0].columns.value_or(Columns{}).end;
+  const auto shape = ShapeOf(*pieces[0].whole, loop);
+  const int64_t last = shape.dims() > 0 ? shape.dim_size(shape.dims() - 1) : -1;
   for (int64_t i = 0; i < size; ++i) {
     if (pieces[i].whole != pieces[0].whole ||
         pieces[i].rows != pieces[0].rows || !pieces[i].columns.has_value()) {
@@ -242,8 +254,9 @@ bool AreWhole(const std::vector<Piece>& pieces) {
     }
     const auto& [axis, index, count, begin, end] = *pieces[i].columns;
     const bool is_part = count == size && index == i;
-    const bool is_range = count == 0 && width > 0 && begin == i * width &&
-                          (end == begin + width || (end == 0 && i == size - 1));
+    const bool is_range =
+        count == 0 && width > 0 && begin == i * width &&
+        (i < size - 1 ? end == begin + width : end == 0 || end == last);
     if (!is_part && !is_range) return false;
   }
   return true;
@@ -255,7 +268,7 @@ NodeOut Builder::Join(const std::vector<Piece>& pieces,
   const bool has_numbers =
       std::any_of(numbers.begin(), numbers.end(),
                   [](const auto& each) { return !each.empty(); });
-  if (AreWhole(pieces) && !has_numbers) return Rows(pieces[0]);
+  if (AreWhole(pieces, loop_) && !has_numbers) return Rows(pieces[0]);
   std::vector<NodeOut> parts;
   for (size_t i = 0; i < pieces.size(); ++i) {
     NodeOut part = Columns(pieces[i]);
@@ -276,6 +289,12 @@ NodeOut Builder::Join(const std::vector<Piece>& pieces,
 NodeOut Builder::Bias() {
   const bool is_gru = layer_.rnn_mode == "gru";
   const Gate& last = layer_.gates.back();
+  // r multiplies one of two biases, and no number.
+  if (is_gru && (last.biases.size() > 1 || last.recurrent_biases.size() > 1 ||
+                 (!last.numbers.empty() && last.biases.empty()))) {
+    status_ = absl::UnimplementedError("its biases are not known");
+    return limit_;
+  }
   // For each bias, its pieces by gate.
   std::vector<std::vector<Piece>> biases(last.biases.size() +
                                          last.recurrent_biases.size());
@@ -305,8 +324,13 @@ NodeOut Builder::Bias() {
   }
   std::vector<NodeOut> sums;
   for (const auto& pieces : biases) {
-    sums.push_back(Join(pieces, numbers));
+    NodeOut joined = Join(pieces, numbers);
     numbers.clear();
+    const bool are_vectors =
+        std::all_of(pieces.begin(), pieces.end(),
+                    [](const Piece& piece) { return piece.is_vector; });
+    if (!are_vectors) joined = Add("Reshape", {joined, Integers({-1})});
+    sums.push_back(joined);
   }
   if (sums.empty()) return Constant(Tensor(type(), {0}));
   if (!is_gru) {

@@ -1,5 +1,6 @@
 #include "cc/tensorflow/loops/loop.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@ constexpr int kMaxNodes = 1000;
 // compares up to 4^4 nodes.
 constexpr int kMaxDepth = 4;
 constexpr int kMaxInputs = 4;
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 Output InputOf(const Node* node, int input) {
   const Edge* edge = nullptr;
@@ -65,9 +67,9 @@ bool AreEqual(Output a, Output b, int max_depth) {
 }
 
 // Instantiates a function that is an attribute of a node.
-absl::Status Instantiate(const Node* node, const char* attribute,
-                         const FunctionLibraryDefinition& library,
-                         std::unique_ptr<FunctionBody>* body) {
+absl::Status InstantiateAttribute(const Node* node, const char* attribute,
+                                  const FunctionLibraryDefinition& library,
+                                  std::unique_ptr<FunctionBody>* body) {
   const tensorflow::NameAttrList* function = nullptr;
   if (!tensorflow::TryGetNodeAttr(node->attrs(), attribute, &function)) {
     return absl::NotFoundError("it has no body");
@@ -77,9 +79,8 @@ absl::Status Instantiate(const Node* node, const char* attribute,
   if (record->fdef().node_def_size() > kMaxNodes) {
     return absl::UnimplementedError("its body is too large");
   }
-  return tensorflow::FunctionDefToBodyHelper(
-      std::move(record), tensorflow::AttrSlice(&function->attr()), &library,
-      body);
+  return Instantiate(record->fdef(), tensorflow::AttrSlice(&function->attr()),
+                     library, body);
 }
 
 // An error if a graph does more than compute values.
@@ -88,7 +89,7 @@ absl::Status CheckIsPure(const tensorflow::Graph& graph) {
     const bool may_be_stateful = node->IsArg() || node->IsRetval() ||
                                  node->type_string() == "ReadVariableOp" ||
                                  node->type_string() == "NoOp";
-    if (node->IsControlFlow() ||
+    if (node->IsControlFlow() || CallsFunctions(node) ||
         (node->op_def().is_stateful() && !may_be_stateful)) {
       return absl::UnimplementedError(
           absl::StrCat("its step has the op ", node->type_string()));
@@ -165,7 +166,7 @@ absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
     output = loop->variables[value.variable].initial;
   }
   const std::vector<int64_t> steps = IntegersOf(WithoutBounds(output).node);
-  if (steps.size() == 1 && steps[0] >= 0) {
+  if (steps.size() == 1 && steps[0] >= 0 && steps[0] <= kMaxInt32) {
     limit = {-1, steps[0]};
   } else if (limit.variable < 0) {
     return absl::UnimplementedError("its condition is not a number of steps");
@@ -178,6 +179,30 @@ absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
 }
 
 }  // namespace
+
+bool CallsFunctions(const Node* node) {
+  if (node->IsFunctionCall()) return true;
+  for (const auto& [unused, value] : node->attrs()) {
+    if (value.has_func() || value.list().func_size() > 0) return true;
+  }
+  return false;
+}
+
+absl::Status Instantiate(const tensorflow::FunctionDef& function,
+                         const tensorflow::AttrSlice& attributes,
+                         const FunctionLibraryDefinition& library,
+                         std::unique_ptr<FunctionBody>* body) {
+  // TensorFlow adds these itself, and ends the process if it finds others.
+  for (const auto& node : function.node_def()) {
+    if (node.op() == "_Arg" || node.op() == "_DeviceArg" ||
+        node.op() == "_Retval" || node.op() == "_DeviceRetval") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a function has the op ", node.op()));
+    }
+  }
+  return tensorflow::FunctionDefToBodyHelper(function, attributes, &library,
+                                             body);
+}
 
 bool AreEqual(const Output& a, const Output& b) {
   return AreEqual(a, b, kMaxDepth);
@@ -241,7 +266,7 @@ absl::Status ReadLoop(const Node* node,
   std::unique_ptr<FunctionBody> condition;
   for (const auto& [attribute, body] :
        {std::pair("body", &loop->body), std::pair("cond", &condition)}) {
-    absl::Status status = Instantiate(node, attribute, library, body);
+    absl::Status status = InstantiateAttribute(node, attribute, library, body);
     if (status.ok()) status = CheckIsPure(*(*body)->graph);
     if (!status.ok()) return status;
   }

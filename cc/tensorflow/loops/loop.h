@@ -68,6 +68,15 @@ bool IsEqual(const Limit& limit, const Output& output, const Loop& loop);
 // The shape of a value in a loop, as far as the graph contains it.
 tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop);
 
+// Whether a node calls functions.
+bool CallsFunctions(const tensorflow::Node* node);
+
+// Instantiates a function. An error tells what is wrong with it.
+absl::Status Instantiate(const tensorflow::FunctionDef& function,
+                         const tensorflow::AttrSlice& attributes,
+                         const tensorflow::FunctionLibraryDefinition& library,
+                         std::unique_ptr<tensorflow::FunctionBody>* body);
+
 // Reads a loop. An error tells why it is no loop over the steps of sequences.
 absl::Status ReadLoop(const tensorflow::Node* node,
                       const tensorflow::FunctionLibraryDefinition& library,

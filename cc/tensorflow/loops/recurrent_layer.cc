@@ -114,13 +114,17 @@ bool IsOfWeights(const Node* node, const Loop* loop, int max_depth) {
   return true;
 }
 
-// Whether a value that no step changes, and is added to matrices, is a vector.
-// A value for each sequence would be a matrix. TensorFlow variables that a cell
-// adds are vectors.
-bool IsBias(const Value* value, const Value* sum, const Loop& loop) {
-  if (sum->node->type_string() == "BiasAdd") return true;
-  const int rank = ShapeOf(*value, loop).dims();
-  return rank < 0 ? IsOfWeights(value->node, &loop, kMaxDepth) : rank == 1;
+// Whether a value that no step changes, and is added to matrices, is known to
+// be a vector.
+bool IsVector(const Value* value, const Value* sum, const Loop& loop) {
+  return sum->node->type_string() == "BiasAdd" ||
+         ShapeOf(*value, loop).dims() == 1;
+}
+
+// Whether it may be one. A value for each sequence would be a matrix.
+bool MayBeVector(const Value* value, const Loop& loop) {
+  return ShapeOf(*value, loop).dims() < 0 &&
+         IsOfWeights(value->node, &loop, kMaxDepth);
 }
 
 // Whether a value consists of the columns of two matrices.
@@ -141,8 +145,11 @@ bool FindTerms(const Value* value, const std::optional<Columns>& columns,
         terms->push_back({nullptr, PieceOf(input, std::nullopt, /*axis=*/0),
                           /*is_number=*/true});
       } else if (input->is_invariant) {
-        if (!IsBias(input, value, loop)) return false;
-        terms->push_back({nullptr, PieceOf(input, columns, /*axis=*/0)});
+        const bool is_vector = IsVector(input, value, loop);
+        if (!is_vector && !MayBeVector(input, loop)) return false;
+        Piece piece = PieceOf(input, columns, /*axis=*/0);
+        piece.is_vector = is_vector;
+        terms->push_back({nullptr, piece});
       } else if (!FindTerms(input, columns, loop, terms)) {
         return false;
       }

@@ -20,6 +20,7 @@ struct Piece {
   // A matrix that [first, last] is multiplied by: the rows of one of them.
   enum { kAll, kFirst, kLast } rows = kAll;
   const Value* first = nullptr;
+  bool is_vector = false;  // or a bias may be a matrix of one row
 };
 
 // What a step adds up for a gate: x W + h R + the biases.

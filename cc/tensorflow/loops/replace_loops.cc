@@ -5,7 +5,6 @@
 #include "absl/strings/str_split.h"
 #include "cc/tensorflow/loops/frame.h"
 #include "cc/tensorflow/loops/layer_function.h"
-#include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/common_runtime/graph_constructor.h"
 
 namespace tf_rnn_ops {
@@ -211,8 +210,8 @@ absl::Status LoopReplacer::AddLayers(const Replacements& replacements) {
 absl::Status LoopReplacer::ReplaceInFunction(const FunctionDef& function) {
   std::unique_ptr<tensorflow::FunctionBody> body;
   const std::string name = function.signature().name();
-  absl::Status status = tensorflow::FunctionDefToBodyHelper(
-      function, tensorflow::AttrSlice(), library_, &body);
+  absl::Status status =
+      Instantiate(function, tensorflow::AttrSlice(), *library_, &body);
   if (!status.ok()) return status;
   const Replacements replacements =
       Find(name, *body->graph, *library_, nullptr);
@@ -282,7 +281,10 @@ absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
     Graph functional(library);
     status = tensorflow::ConvertGraphDefToGraph(GraphOptions(), without_frames,
                                                 &functional);
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      loops_.push_back({name, "", "", std::string(status.message())});
+      return absl::OkStatus();
+    }
     replacements = Find(name, functional, library, &without_frames);
     status = ReplaceFrames(
         graph,

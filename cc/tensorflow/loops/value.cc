@@ -1,6 +1,7 @@
 #include "cc/tensorflow/loops/value.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -258,9 +259,10 @@ const Value* Values::Make(const Node* node, int output) {
     value.op = "constant";
     value.is_invariant = true;
     const auto* tensor = node->attrs().Find("value");
-    return Unique(value, tensor->ByteSizeLong() <= kMaxBytes
-                             ? tensor->SerializeAsString()
-                             : absl::StrCat(node->id()));
+    return Unique(value,
+                  tensor != nullptr && tensor->ByteSizeLong() <= kMaxBytes
+                      ? tensor->SerializeAsString()
+                      : absl::StrCat(node->id()));
   }
   value.is_invariant = true;
   for (int i = 0; i < node->num_inputs(); ++i) {
@@ -274,7 +276,9 @@ const Value* Values::Make(const Node* node, int output) {
   } else if (op == "StridedSlice") {
     columns = ColumnsOfSlice(node);
   }
-  if (columns.has_value()) {
+  constexpr int64_t kMaxColumn = std::numeric_limits<int32_t>::max();
+  if (columns.has_value() && columns->begin <= kMaxColumn &&
+      columns->end <= kMaxColumn) {
     value.op = "columns";
     value.columns = *columns;
     value.inputs = {value.inputs[op == "Split" ? 1 : 0]};
