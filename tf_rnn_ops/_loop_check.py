@@ -79,15 +79,9 @@ class _Check:
         return all(_are_equal(actual, expected) for actual, expected in results)
 
     def _add_functions(self, layer: Any) -> None:
-        """Adds the functions that the loop and the layer call."""
-        self._graph.library.function.append(layer)
-        seen, rest = set(), list(_called([self._loop, *layer.node_def]))
-        while rest:
-            name = rest.pop()
-            if name in self._library and name not in seen:
-                seen.add(name)
-                self._graph.library.function.append(self._library[name])
-                rest += _called(self._library[name].node_def)
+        """Adds the layer, and the functions of the loop, which call no others."""
+        names = {self._loop.attr[name].func.name for name in ("body", "cond")}
+        self._graph.library.function.extend([layer, *(self._library[name] for name in names)])
 
     def _add(self, op: str, inputs: Sequence[str] = (), **attributes: Any) -> str:
         """Adds a node and returns its name. An attribute is a dtype, a shape, an int or an AttrValue."""
@@ -240,13 +234,6 @@ class _Check:
             return self._rng.integers(0, self._sizes.time + 1, shape).astype(dtype.as_numpy_dtype)
         scale = max(1, shape[0]) ** -0.5 if len(shape) == 2 else 1
         return np.asarray(self._rng.standard_normal(shape) * scale, dtype.as_numpy_dtype)
-
-
-def _called(nodes: Sequence[Any]) -> Iterator[str]:
-    """Yields the names of the functions that nodes call."""
-    for node in nodes:
-        for attribute in node.attr.values():
-            yield from (each.name for each in (attribute.func, *attribute.list.func) if each.name)
 
 
 def _are_equal(actual: np.ndarray, expected: np.ndarray) -> bool:

@@ -102,12 +102,10 @@ absl::Status AccelerateGraphs::Accelerate(
     const tensorflow::GraphOptimizationPassOptions& options) {
   std::unique_ptr<Graph>* const graph = options.graph;
   std::vector<std::string> called;
-  bool has_loop = false;
   // Other nodes with functions prepare graphs for these when they run them.
   for (const Node* node : (*graph)->op_nodes()) {
     const bool calls = node->IsFunctionCall() || node->IsWhileNode() ||
                        node->IsIfNode() || node->IsCaseNode();
-    has_loop |= node->IsWhileNode() || node->IsLoopCond();
     if (!calls) continue;
     // Its function is differentiated later.
     if (node->type_string() == "SymbolicGradient") return absl::OkStatus();
@@ -115,13 +113,11 @@ absl::Status AccelerateGraphs::Accelerate(
   }
   LoopReplacer replacer(options.flib_def);
   replacer.ReplaceInFunctions(called);
-  if (has_loop) {
-    const std::string name = options.function_def != nullptr
-                                 ? options.function_def->signature().name()
-                                 : options.session_handle;
-    absl::Status status = replacer.ReplaceInGraph(name, graph);
-    if (!status.ok()) return status;
-  }
+  const std::string name = options.function_def != nullptr
+                               ? options.function_def->signature().name()
+                               : options.session_handle;
+  absl::Status status = replacer.ReplaceInGraph(name, graph);
+  if (!status.ok()) return status;
   LoopCounts::Get()->Add(replacer.loops());
   return absl::OkStatus();
 }

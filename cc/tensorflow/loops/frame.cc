@@ -1,9 +1,7 @@
 #include "cc/tensorflow/loops/frame.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <utility>
 
@@ -11,9 +9,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "cc/tensorflow/loops/function_builder.h"
 #include "cc/tensorflow/loops/loop.h"
 #include "cc/tensorflow/loops/value.h"
-#include "tensorflow/core/framework/graph_to_functiondef.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
@@ -31,13 +29,6 @@ using ::tensorflow::Node;
 using ::tensorflow::NodeBuilder;
 using ::tensorflow::NodeDef;
 using NodeOut = NodeBuilder::NodeOut;
-
-// A body of a recurrent layer has about 60 nodes.
-constexpr size_t kMaxNodes = 1000;
-
-absl::Status NotUnderstood(absl::string_view reason) {
-  return absl::UnimplementedError(reason);
-}
 
 // An input without the Identities before it.
 const Edge* InputOf(const Node* node, int input) {
@@ -300,69 +291,43 @@ tensorflow::Tensor ShapeOfElements(const Node* array) {
 }
 
 // Copies what computes a value within a loop into the graph of a function.
-class Copier {
+class Copier : private FunctionBuilder {
  public:
+  using FunctionBuilder::AddResult;
+  using FunctionBuilder::Argument;
+
   Copier(const std::vector<FrameVariable>& variables,
          const std::map<const Node*, int>& nodes,
          const std::map<const Node*, const Node*>& arrays,
          const tensorflow::FunctionLibraryDefinition& library)
-      : variables_(variables), nodes_(nodes), arrays_(arrays), graph_(library) {
-    for (size_t i = 0; i < variables.size(); ++i) {
-      arguments_.push_back(Add("_Arg", {}, [&](NodeBuilder* builder) {
-        builder->Attr("T", variables[i].type)
-            .Attr("index", static_cast<int64_t>(i));
-      }));
-    }
+      : FunctionBuilder(library),
+        variables_(variables),
+        nodes_(nodes),
+        arrays_(arrays) {
+    for (const FrameVariable& variable : variables) AddArgument(variable.type);
   }
-
-  NodeOut Argument(int index) const { return arguments_[index]; }
 
   NodeOut Copy(const Edge* edge) {
     // The type of a TensorArray changes.
-    while (status_.ok() && edge->src()->IsIdentity()) {
-      edge = Input(edge->src(), 0);
-    }
-    if (!status_.ok()) return NodeOut();
+    while (ok() && edge->src()->IsIdentity()) edge = Input(edge->src(), 0);
+    if (!ok()) return NodeOut();
     const Node* const node = edge->src();
     const auto variable = nodes_.find(node);
     if (variable != nodes_.end()) return Argument(variable->second);
     if (node->IsControlFlow()) Fail("its step has branches");
-    Node*& copy = copies_[node];
-    if (copy == nullptr && status_.ok()) copy = NewCopy(node);
+    Node* const copy = CopyOf(node, [&] { return NewCopy(node); });
     return NodeOut(copy, edge->src_output());
   }
 
-  void AddResult(const NodeOut& result, int index) {
-    Add("_Retval", {result}, [&](NodeBuilder* builder) {
-      builder->Attr("T", result.dt).Attr("index", static_cast<int64_t>(index));
-    });
-  }
-
-  absl::Status Finish(const std::string& name,
-                      tensorflow::FunctionLibraryDefinition* library) {
-    if (!status_.ok()) return status_;
+  // Adds the function to a library.
+  absl::Status AddTo(tensorflow::FunctionLibraryDefinition* library,
+                     const std::string& name) const {
     tensorflow::FunctionDef function;
-    status_ = tensorflow::GraphToFunctionDef(graph_, name, &function);
-    return status_.ok() ? library->AddFunctionDef(function) : status_;
+    absl::Status status = Finish(name, &function);
+    return status.ok() ? library->AddFunctionDef(function) : status;
   }
 
  private:
-  template <typename Set>
-  Node* Add(const char* op, const std::vector<NodeOut>& inputs,
-            const Set& set) {
-    Node* node = nullptr;
-    if (!status_.ok()) return node;
-    NodeBuilder builder(graph_.NewName(op), op);
-    for (const NodeOut& input : inputs) builder.Input(input);
-    set(&builder);
-    status_ = builder.Finalize(&graph_, &node, /*consume=*/true);
-    return node;
-  }
-
-  void Fail(absl::string_view reason) {
-    if (status_.ok()) status_ = NotUnderstood(reason);
-  }
-
   const Edge* Input(const Node* node, int input) {
     const Edge* edge = nullptr;
     if (!node->input_edge(input, &edge).ok()) Fail("it lacks an input");
@@ -396,7 +361,7 @@ class Copier {
   }
 
   Node* NewCopy(const Node* node) {
-    if (copies_.size() > kMaxNodes) {
+    if (num_copies() > kMaxNodes) {
       Fail("its body is too large");
       return nullptr;
     }
@@ -405,7 +370,7 @@ class Copier {
     if (is_read || is_write) {
       const Edge* const handle = Input(node, 0);
       const Edge* const flow = Input(node, is_read ? 2 : 3);
-      if (!status_.ok()) return nullptr;
+      if (!ok()) return nullptr;
       const FrameVariable* const list = ListOf(flow, ArrayOf(handle));
       if (list == nullptr || list->is_output_list != is_write) {
         Fail("it uses a TensorArray in another way");
@@ -420,37 +385,21 @@ class Copier {
         return Add("TensorListSetItem", {items, index, Copy(Input(node, 2))},
                    set_type);
       }
-      const tensorflow::Tensor sizes = ShapeOfElements(ArrayOf(handle));
-      const NodeOut shape = Add("Const", {}, [&](NodeBuilder* builder) {
-        builder->Attr("value", sizes).Attr("dtype", tensorflow::DT_INT32);
-      });
+      const NodeOut shape = Constant(ShapeOfElements(ArrayOf(handle)));
       return Add("TensorListGetItem", {items, index, shape}, set_type);
     }
-    NodeDef definition = node->def();
-    definition.clear_input();
-    definition.set_name(graph_.NewName(node->name()));
-    Node* const copy = graph_.AddNode(definition, &status_);
-    std::vector<const Edge*> edges;
-    if (status_.ok()) status_ = node->input_edges(&edges);
-    for (const Edge* edge : edges) {
+    return AddCopy(node, [&](const Edge* edge) {
       const NodeOut input = Copy(edge);
-      if (!status_.ok()) break;
-      if (input.dt != copy->input_type(edge->dst_input())) {
+      if (ok() && input.dt != node->input_type(edge->dst_input())) {
         Fail("it uses a TensorArray in another way");
-        break;
       }
-      graph_.AddEdge(input.node, input.index, copy, edge->dst_input());
-    }
-    return copy;
+      return input;
+    });
   }
 
   const std::vector<FrameVariable>& variables_;
   const std::map<const Node*, int>& nodes_;
   const std::map<const Node*, const Node*>& arrays_;
-  Graph graph_;
-  absl::Status status_;
-  std::vector<Node*> arguments_;
-  std::map<const Node*, Node*> copies_;
 };
 
 absl::Status Frame::AddFunctions(
@@ -458,24 +407,23 @@ absl::Status Frame::AddFunctions(
   Copier body(variables_, nodes_, arrays_, *library);
   for (size_t i = 0; i < variables_.size(); ++i) {
     const Node* const next = variables_[i].next_iteration;
-    const int index = static_cast<int>(i);
     const Edge* edge = nullptr;
     if (next == nullptr) {
-      body.AddResult(body.Argument(index), index);
+      body.AddResult(body.Argument(static_cast<int>(i)));
     } else if (next->input_edge(0, &edge).ok()) {
-      body.AddResult(body.Copy(edge), index);
+      body.AddResult(body.Copy(edge));
     } else {
       return NotUnderstood("it lacks an input");
     }
   }
-  absl::Status status = body.Finish(NameOf("body"), library);
+  absl::Status status = body.AddTo(library, NameOf("body"));
   if (!status.ok()) return status;
   Copier condition(variables_, nodes_, arrays_, *library);
   const Edge* edge = nullptr;
   status = condition_->input_edge(0, &edge);
   if (!status.ok()) return status;
-  condition.AddResult(condition.Copy(edge), 0);
-  return condition.Finish(NameOf("condition"), library);
+  condition.AddResult(condition.Copy(edge));
+  return condition.AddTo(library, NameOf("condition"));
 }
 
 std::string ReferenceTo(const Edge* edge) {
@@ -631,11 +579,11 @@ bool HasFrame(const Graph& graph) {
   return false;
 }
 
-absl::Status ReplaceFrames(
-    const Graph& graph,
-    const std::function<bool(const std::string&)>& is_wanted,
-    GraphDef* definition, tensorflow::FunctionLibraryDefinition* library,
-    std::vector<std::pair<std::string, std::string>>* others) {
+void ReplaceFrames(const Graph& graph,
+                   const std::function<bool(const std::string&)>& is_wanted,
+                   GraphDef* definition,
+                   tensorflow::FunctionLibraryDefinition* library,
+                   std::vector<std::pair<std::string, std::string>>* others) {
   const std::set<std::string> used = UsedIn(*definition);
   for (const Node* node : graph.op_nodes()) {
     if (!node->IsLoopCond() || !is_wanted(node->name())) continue;
@@ -650,7 +598,6 @@ absl::Status ReplaceFrames(
   }
   RemoveArrays(used, definition);
   RemoveColocations(definition);
-  return absl::OkStatus();
 }
 
 }  // namespace tf_rnn_ops

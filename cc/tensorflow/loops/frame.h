@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/graph/graph.h"
@@ -25,12 +24,11 @@ bool HasFrame(const tensorflow::Graph& graph);
 // is_wanted: whether to replace the loop of a name.
 // others: gets the names of other loops that read TensorArrays, and why they
 // stay.
-absl::Status ReplaceFrames(
-    const tensorflow::Graph& graph,
-    const std::function<bool(const std::string&)>& is_wanted,
-    tensorflow::GraphDef* definition,
-    tensorflow::FunctionLibraryDefinition* library,
-    std::vector<std::pair<std::string, std::string>>* others);
+void ReplaceFrames(const tensorflow::Graph& graph,
+                   const std::function<bool(const std::string&)>& is_wanted,
+                   tensorflow::GraphDef* definition,
+                   tensorflow::FunctionLibraryDefinition* library,
+                   std::vector<std::pair<std::string, std::string>>* others);
 
 }  // namespace tf_rnn_ops
 

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tensorflow/core/framework/graph_to_functiondef.h"
+#include "cc/tensorflow/loops/function_builder.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/graph/graph.h"
@@ -23,23 +22,15 @@ using ::tensorflow::NodeBuilder;
 using ::tensorflow::Tensor;
 using NodeOut = NodeBuilder::NodeOut;
 
-// Builds the graph of the function. After an error, it does nothing.
-class Builder {
+class Builder : private FunctionBuilder {
  public:
   Builder(const Loop& loop, const RecurrentLayer& layer,
           const tensorflow::FunctionLibraryDefinition& library)
-      : loop_(loop), layer_(layer), graph_(library) {}
+      : FunctionBuilder(library), loop_(loop), layer_(layer) {}
 
   absl::Status Run(tensorflow::FunctionDef* function);
 
  private:
-  // Adds a node. Attributes are set by `set`.
-  template <typename Set>
-  Node* Add(const char* op, const std::vector<NodeOut>& inputs, const Set& set);
-  Node* Add(const char* op, const std::vector<NodeOut>& inputs) {
-    return Add(op, inputs, [](NodeBuilder*) {});
-  }
-  NodeOut Constant(const Tensor& tensor);
   NodeOut Integers(const std::vector<int32_t>& values);
   NodeOut Integer(int32_t value);
 
@@ -64,33 +55,11 @@ class Builder {
 
   const Loop& loop_;
   const RecurrentLayer& layer_;
-  tensorflow::Graph graph_;
-  absl::Status status_;
-  std::vector<Node*> arguments_;
   NodeOut limit_;
-  std::map<const Node*, Node*> copies_;
 };
 
 // The type of the states.
 DataType Builder::type() const { return loop_.body->arg_types[layer_.h]; }
-
-template <typename Set>
-Node* Builder::Add(const char* op, const std::vector<NodeOut>& inputs,
-                   const Set& set) {
-  Node* node = nullptr;
-  if (!status_.ok()) return node;
-  NodeBuilder builder(graph_.NewName(op), op);
-  for (const NodeOut& input : inputs) builder.Input(input);
-  set(&builder);
-  status_ = builder.Finalize(&graph_, &node, /*consume=*/true);
-  return node;
-}
-
-NodeOut Builder::Constant(const Tensor& tensor) {
-  return Add("Const", {}, [&](NodeBuilder* builder) {
-    builder->Attr("value", tensor).Attr("dtype", tensor.dtype());
-  });
-}
 
 NodeOut Builder::Integers(const std::vector<int32_t>& values) {
   Tensor tensor(tensorflow::DT_INT32, {static_cast<int64_t>(values.size())});
@@ -112,15 +81,13 @@ void Builder::AddArguments() {
     const DataType type = variable.role == Role::kInputList
                               ? variable.initial.node->input_type(0)
                               : loop_.body->arg_types[i];
-    arguments_.push_back(Add("_Arg", {}, [&](NodeBuilder* builder) {
-      builder->Attr("T", type).Attr("index", static_cast<int64_t>(i));
-    }));
+    AddArgument(type);
   }
 }
 
 NodeOut Builder::ValueOf(const Limit& limit) {
   return limit.variable < 0 ? Integer(static_cast<int32_t>(limit.constant))
-                            : arguments_[limit.variable];
+                            : Argument(limit.variable);
 }
 
 // The number of steps.
@@ -139,7 +106,7 @@ NodeOut Builder::Steps(int list) {
   const NodeOut sizes = Add("Pack", {}, [&](NodeBuilder* builder) {
     builder->Input({limit_, rest, rest});
   });
-  return Add("Slice", {arguments_[list], Integers({0, 0, 0}), sizes});
+  return Add("Slice", {Argument(list), Integers({0, 0, 0}), sizes});
 }
 
 // [batch, time], or empty.
@@ -154,7 +121,7 @@ NodeOut Builder::Mask() {
                              {of_sequences, steps});
     const NodeOut batch =
         Add("StridedSlice",
-            {Add("Shape", {arguments_[layer_.h]}), Integers({0}), Integers({1}),
+            {Add("Shape", {Argument(layer_.h)}), Integers({0}), Integers({1}),
              Integers({1})},
             [](NodeBuilder* builder) { builder->Attr("shrink_axis_mask", 1); });
     const NodeOut shape = Add("Pack", {}, [&](NodeBuilder* builder) {
@@ -172,28 +139,17 @@ NodeOut Builder::Mask() {
 
 // Computes a value that no step changes before the loop.
 NodeOut Builder::Copy(const Value* value) {
-  const Node* const original = value->node;
-  if (original->IsArg()) {
+  if (value->op == "variable") {
     if (loop_.variables[value->variable].role == Role::kInputList) {
-      status_ = absl::UnimplementedError("it uses a list as a weight");
+      Fail("it uses a list as a weight");
     }
-    return arguments_[value->variable];
+    return Argument(value->variable);
   }
-  Node*& copy = copies_[original];
-  if (copy == nullptr && status_.ok()) {
-    tensorflow::NodeDef definition = original->def();
-    definition.set_name(graph_.NewName("invariant"));
-    definition.clear_input();
-    copy = graph_.AddNode(definition, &status_);
-    std::vector<const tensorflow::Edge*> edges;
-    if (status_.ok()) status_ = original->input_edges(&edges);
-    for (const tensorflow::Edge* edge : edges) {
-      const NodeOut input =
-          Copy(loop_.values->Of(edge->src(), edge->src_output()));
-      if (!status_.ok()) break;
-      graph_.AddEdge(input.node, input.index, copy, edge->dst_input());
-    }
-  }
+  Node* const copy = CopyOf(value->node, [&] {
+    return AddCopy(value->node, [&](const tensorflow::Edge* edge) {
+      return Copy(loop_.values->Of(edge->src(), edge->src_output()));
+    });
+  });
   return NodeOut(copy, value->output);
 }
 
@@ -203,7 +159,7 @@ NodeOut Builder::Rows(const Piece& piece) {
   if (piece.rows == Piece::kAll) return whole;
   // The rows that multiply x or h are as many as it has columns.
   const bool is_x = piece.first->op == "item";
-  const NodeOut matrix = arguments_[is_x ? layer_.inputs : layer_.h];
+  const NodeOut matrix = Argument(is_x ? layer_.inputs : layer_.h);
   const NodeOut shape = Add("Shape", {matrix});
   const NodeOut number =
       Add("StridedSlice", {shape, Integers({-1}), Integers({0}), Integers({1})},
@@ -292,7 +248,7 @@ NodeOut Builder::Bias() {
   // r multiplies one of two biases, and no number.
   if (is_gru && (last.biases.size() > 1 || last.recurrent_biases.size() > 1 ||
                  (!last.numbers.empty() && last.biases.empty()))) {
-    status_ = absl::UnimplementedError("its biases are not known");
+    Fail("its biases are not known");
     return limit_;
   }
   // For each bias, its pieces by gate.
@@ -303,7 +259,7 @@ NodeOut Builder::Bias() {
     pieces.insert(pieces.end(), gate.recurrent_biases.begin(),
                   gate.recurrent_biases.end());
     if (pieces.size() != biases.size() || (is_gru && pieces.size() > 2)) {
-      status_ = absl::UnimplementedError("its biases are not known");
+      Fail("its biases are not known");
       return limit_;
     }
     // A GRU only adds both biases, except those of its last gate.
@@ -320,7 +276,7 @@ NodeOut Builder::Bias() {
     has_numbers |= !gate.numbers.empty();
   }
   if (has_numbers && biases.empty()) {
-    status_ = absl::UnimplementedError("it adds a number without a bias");
+    Fail("it adds a number without a bias");
   }
   std::vector<NodeOut> sums;
   for (const auto& pieces : biases) {
@@ -356,8 +312,8 @@ Node* Builder::Op() {
   }
   const NodeOut sequences =
       Add("Transpose", {Steps(layer_.inputs), Integers({1, 0, 2})});
-  const NodeOut initial_h = arguments_[layer_.h];
-  const NodeOut initial_c = arguments_[layer_.c < 0 ? layer_.h : layer_.c];
+  const NodeOut initial_h = Argument(layer_.h);
+  const NodeOut initial_c = Argument(layer_.c < 0 ? layer_.h : layer_.c);
   return Add("TfRnnOps>KerasRNN",
              {sequences, Mask(), initial_h, initial_c, Join(kernels),
               Join(recurrent_kernels), Bias()},
@@ -413,13 +369,13 @@ void Builder::AddResults(Node* op) {
     const int index = static_cast<int>(i);
     switch (loop_.variables[i].role) {
       case Role::kInvariant:
-        results.push_back(arguments_[i]);
+        results.push_back(Argument(i));
         break;
       case Role::kCounter:
         results.push_back(limit_);
         break;
       case Role::kInputList:
-        results.push_back(ListOf(arguments_[i]));
+        results.push_back(ListOf(Argument(i)));
         break;
       case Role::kOutputList:
         results.push_back(ListOf(outputs));
@@ -432,11 +388,7 @@ void Builder::AddResults(Node* op) {
     }
   }
   results.push_back(outputs);
-  for (size_t i = 0; i < results.size(); ++i) {
-    Add("_Retval", {results[i]}, [&](NodeBuilder* builder) {
-      builder->Attr("T", results[i].dt).Attr("index", static_cast<int64_t>(i));
-    });
-  }
+  for (const NodeOut& result : results) AddResult(result);
 }
 
 // Sets which TensorFlow variables the arguments are. Without that, Python
@@ -463,9 +415,7 @@ absl::Status Builder::Run(tensorflow::FunctionDef* function) {
   AddArguments();
   limit_ = NumSteps();
   AddResults(Op());
-  if (!status_.ok()) return status_;
-  absl::Status status =
-      tensorflow::GraphToFunctionDef(graph_, "layer", function);
+  absl::Status status = Finish("layer", function);
   if (!status.ok()) return status;
   DescribeVariables(function);
   const uint64_t hash = tensorflow::FunctionDefHash(*function);

@@ -15,9 +15,8 @@ using ::tensorflow::Edge;
 using ::tensorflow::FunctionBody;
 using ::tensorflow::FunctionLibraryDefinition;
 using ::tensorflow::Node;
+using ::tensorflow::PartialTensorShape;
 
-// A body of a recurrent layer has about 60 nodes.
-constexpr int kMaxNodes = 1000;
 // How far `AreEqual` looks back, and how many inputs a node may have there: it
 // compares up to 4^4 nodes.
 constexpr int kMaxDepth = 4;
@@ -77,7 +76,7 @@ absl::Status InstantiateAttribute(const Node* node, const char* attribute,
   auto record = library.FindRecord(function->name());
   if (record == nullptr) return absl::NotFoundError("its body is missing");
   if (record->fdef().node_def_size() > kMaxNodes) {
-    return absl::UnimplementedError("its body is too large");
+    return NotUnderstood("its body is too large");
   }
   return Instantiate(record->fdef(), tensorflow::AttrSlice(&function->attr()),
                      library, body);
@@ -91,11 +90,22 @@ absl::Status CheckIsPure(const tensorflow::Graph& graph) {
                                  node->type_string() == "NoOp";
     if (node->IsControlFlow() || CallsFunctions(node) ||
         (node->op_def().is_stateful() && !may_be_stateful)) {
-      return absl::UnimplementedError(
+      return NotUnderstood(
           absl::StrCat("its step has the op ", node->type_string()));
     }
   }
   return absl::OkStatus();
+}
+
+// The shape of a node that is a constant; unknown if it is not one.
+PartialTensorShape ShapeOfConstant(const Node* node) {
+  const tensorflow::TensorProto* tensor = nullptr;
+  const bool is_known =
+      node->IsConstant() &&
+      tensorflow::TryGetNodeAttr(node->attrs(), "value", &tensor) &&
+      PartialTensorShape::IsValid(tensor->tensor_shape());
+  return is_known ? PartialTensorShape(tensor->tensor_shape())
+                  : PartialTensorShape();
 }
 
 // The variable whose value a body returns, also if it returns it elsewhere; -1
@@ -156,7 +166,7 @@ absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
       condition->op == "less" && condition->inputs[0]->op == "variable" &&
       loop->variables[condition->inputs[0]->variable].role == Role::kCounter;
   if (!is_less) {
-    return absl::UnimplementedError("its condition is not a number of steps");
+    return NotUnderstood("its condition is not a number of steps");
   }
   const Value& value = *condition->inputs[1];
   Output output{value.node, value.output};
@@ -169,7 +179,7 @@ absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
   if (steps.size() == 1 && steps[0] >= 0 && steps[0] <= kMaxInt32) {
     limit = {-1, steps[0]};
   } else if (limit.variable < 0) {
-    return absl::UnimplementedError("its condition is not a number of steps");
+    return NotUnderstood("its condition is not a number of steps");
   }
   for (const Limit& other : loop->limits) {
     if (IsEqual(other, output, *loop)) return absl::OkStatus();
@@ -180,12 +190,23 @@ absl::Status AddLimit(const Value* condition, int max_depth, Loop* loop) {
 
 }  // namespace
 
-bool CallsFunctions(const Node* node) {
-  if (node->IsFunctionCall()) return true;
-  for (const auto& [unused, value] : node->attrs()) {
-    if (value.has_func() || value.list().func_size() > 0) return true;
+absl::Status NotUnderstood(absl::string_view reason) {
+  return absl::UnimplementedError(reason);
+}
+
+std::vector<std::string> FunctionsOf(const tensorflow::AttrSlice& attributes) {
+  std::vector<std::string> names;
+  for (const auto& [unused, value] : attributes) {
+    if (value.has_func()) names.push_back(value.func().name());
+    for (const auto& function : value.list().func()) {
+      names.push_back(function.name());
+    }
   }
-  return false;
+  return names;
+}
+
+bool CallsFunctions(const Node* node) {
+  return node->IsFunctionCall() || !FunctionsOf(node->attrs()).empty();
 }
 
 absl::Status Instantiate(const tensorflow::FunctionDef& function,
@@ -228,17 +249,11 @@ bool IsZero(const Output& output) {
   return data.find_first_not_of('\0') == absl::string_view::npos;
 }
 
-tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop) {
-  using tensorflow::PartialTensorShape;
-  const Node* const node = value.op == "variable" ? loop.node : value.node;
-  const int output = value.op == "variable" ? value.variable : value.output;
-  const tensorflow::TensorProto* constant = nullptr;
-  if (node->IsConstant() &&
-      tensorflow::TryGetNodeAttr(node->attrs(), "value", &constant)) {
-    return PartialTensorShape::IsValid(constant->tensor_shape())
-               ? PartialTensorShape(constant->tensor_shape())
-               : PartialTensorShape();
-  }
+PartialTensorShape ShapeOf(const Value& value, const Loop& loop) {
+  const bool is_variable = value.op == "variable";
+  const Node* const node = is_variable ? loop.node : value.node;
+  const int output = is_variable ? value.variable : value.output;
+  if (node->IsConstant()) return ShapeOfConstant(node);
   for (const char* attribute : {"output_shapes", "_output_shapes"}) {
     const auto* const shapes = node->attrs().Find(attribute);
     if (shapes != nullptr && shapes->list().shape_size() > output &&
@@ -246,15 +261,8 @@ tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop) {
       return PartialTensorShape(shapes->list().shape(output));
     }
   }
-  if (value.op == "variable") {
-    const tensorflow::TensorProto* initial = nullptr;
-    const Node* const source = loop.variables[value.variable].initial.node;
-    return source->IsConstant() &&
-                   tensorflow::TryGetNodeAttr(source->attrs(), "value",
-                                              &initial) &&
-                   PartialTensorShape::IsValid(initial->tensor_shape())
-               ? PartialTensorShape(initial->tensor_shape())
-               : PartialTensorShape();
+  if (is_variable) {
+    return ShapeOfConstant(loop.variables[value.variable].initial.node);
   }
   return value.op == "Cast" ? ShapeOf(*value.inputs[0], loop)
                             : PartialTensorShape();
@@ -294,7 +302,7 @@ absl::Status ReadLoop(const Node* node,
     variable.role = RoleOf(variable, index);
     if (variable.role == Role::kCounter &&
         !IsInteger(variable.initial.node, 0)) {
-      return absl::UnimplementedError("it does not start at step 0");
+      return NotUnderstood("it does not start at step 0");
     }
     loop->variables.push_back(variable);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "cc/tensorflow/loops/value.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/framework/function.h"
@@ -67,6 +68,15 @@ bool IsEqual(const Limit& limit, const Output& output, const Loop& loop);
 
 // The shape of a value in a loop, as far as the graph contains it.
 tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop);
+
+// A body of a recurrent layer has about 60 nodes.
+constexpr int kMaxNodes = 1000;
+
+// The error of a loop that is not understood.
+absl::Status NotUnderstood(absl::string_view reason);
+
+// The names of the functions in attributes of a node.
+std::vector<std::string> FunctionsOf(const tensorflow::AttrSlice& attributes);
 
 // Whether a node calls functions.
 bool CallsFunctions(const tensorflow::Node* node);

@@ -15,10 +15,6 @@ namespace {
 
 using ::tensorflow::Node;
 
-absl::Status NotUnderstood(absl::string_view reason) {
-  return absl::UnimplementedError(reason);
-}
-
 // The inputs of a value in both orders, if it has the op.
 using Pair = std::pair<const Value*, const Value*>;
 std::vector<Pair> InputsOf(const Value* value, absl::string_view op) {

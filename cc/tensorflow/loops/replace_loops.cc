@@ -156,15 +156,8 @@ tensorflow::GraphConstructorOptions GraphOptions() {
 void AppendCalled(const tensorflow::AttrSlice& attributes,
                   std::vector<std::string>* names) {
   if (IsCompiledByXla(attributes)) return;
-  for (const auto& [unused, value] : attributes) {
-    if (value.has_func()) {
-      names->push_back(value.func().name());
-    } else if (value.has_list()) {
-      for (const auto& function : value.list().func()) {
-        names->push_back(function.name());
-      }
-    }
-  }
+  const std::vector<std::string> called = FunctionsOf(attributes);
+  names->insert(names->end(), called.begin(), called.end());
 }
 
 // Finds how to replace the loops in a graph.
@@ -270,27 +263,25 @@ absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
     tensorflow::FunctionLibraryDefinition library(*library_);
     std::vector<std::pair<std::string, std::string>> others;
     GraphDef without_frames = *definition;
-    absl::Status status = ReplaceFrames(
+    ReplaceFrames(
         graph, [](const std::string&) { return true; }, &without_frames,
         &library, &others);
-    if (!status.ok()) return status;
     for (const auto& [loop, why_not] : others) {
       loops_.push_back({name, loop, "", why_not});
     }
     *without_frames.mutable_library() = library.ToProto();
     Graph functional(library);
-    status = tensorflow::ConvertGraphDefToGraph(GraphOptions(), without_frames,
-                                                &functional);
+    const absl::Status status = tensorflow::ConvertGraphDefToGraph(
+        GraphOptions(), without_frames, &functional);
     if (!status.ok()) {
       loops_.push_back({name, "", "", std::string(status.message())});
       return absl::OkStatus();
     }
     replacements = Find(name, functional, library, &without_frames);
-    status = ReplaceFrames(
+    ReplaceFrames(
         graph,
         [&](const std::string& loop) { return replacements.count(loop) > 0; },
         definition, &library, &others);
-    if (!status.ok()) return status;
   } else {
     replacements = Find(name, graph, *library_, nullptr);
   }
