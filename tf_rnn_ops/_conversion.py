@@ -95,9 +95,9 @@ def convert(source: Any, output: Any = None, *, weight_format: str | None = None
       FileExistsError: if `output` exists.
 
     Examples:
-      >>> keras.Sequential([keras.Input([10, 3]), keras.layers.LSTM(4)]).export("exported", verbose=False)
-      >>> convert("exported", "converted")
-      <Conversion: 1 of 1 recurrent loops replaced>
+      >>> tf.saved_model.save(keras.Sequential([keras.Input([10, 3]), keras.layers.LSTM(4)]), "exported")
+      >>> convert("exported", "converted")  # Keras saves the model in two functions.
+      <Conversion: 2 of 2 recurrent loops replaced>
     """
     formats = (None, *_constant_weights.FORMATS)
     if weight_format not in formats:
