@@ -165,13 +165,21 @@ def test_static_sizes(package, sizes, kind):
     check_layer(layer, inputs(), MASKS["gaps"], **sizes)
 
 
-@pytest.mark.parametrize("cell", ["LSTMCell", "GRUCell", "SimpleRNNCell"])
+CELLS = ["LSTM"], ["GRU"], ["SimpleRNN"], ["LSTM", "LSTM"], ["GRU", "SimpleRNN", "LSTM"]
+
+
+@pytest.mark.parametrize("options", [OPTIONS["states"], OPTIONS["last zero output"]], ids=str)
+@pytest.mark.parametrize("cells", CELLS, ids=str)
 @of_each_keras
-def test_layers_of_cells(package, cell):
+def test_layers_of_cells(package, cells, options):
+    """Cells of one layer have different numbers of units."""
     layers = KERAS[package].layers
-    layer = layers.RNN(getattr(layers, cell)(UNITS), return_sequences=True)
+    cells = [getattr(layers, f"{each}Cell")(UNITS + i) for i, each in enumerate(cells)]
+    layer = layers.RNN(cells[0] if len(cells) == 1 else cells, **options)
     layer(inputs())
-    check_layer(layer, inputs())
+    randomize(layer)
+    for mask in MASKS.values():
+        check_layer(layer, inputs(), mask)
 
 
 @of_each_keras
@@ -260,9 +268,9 @@ class Cell:
 
     output_size = UNITS
 
-    def __init__(self):
+    def __init__(self, features=FEATURES):
         rng = np.random.default_rng(0)
-        self.kernel = tf.constant(rng.standard_normal([FEATURES + UNITS, self.gates * UNITS]), tf.float32)
+        self.kernel = tf.constant(rng.standard_normal([features + UNITS, self.gates * UNITS]), tf.float32)
         self.bias = tf.constant(rng.standard_normal([self.gates * UNITS]), tf.float32)
 
     def zero_state(self, batch, dtype):
@@ -293,6 +301,61 @@ class LSTMCell(Cell):
 
 class LSTMCellWithoutForgetBias(LSTMCell):
     forget_bias = 0.0
+
+
+class BlockCell(LSTMCell):
+    cell_clip, use_peephole = -1.0, False
+
+    def __call__(self, x, state, scope=None):
+        c, h = state
+        step = tf.raw_ops.LSTMBlockCell(
+            **{"x": x, "cs_prev": c, "h_prev": h, "w": self.kernel, "b": self.bias, "forget_bias": 0.5},
+            **dict.fromkeys(("wci", "wcf", "wco"), tf.ones([UNITS])),
+            cell_clip=self.cell_clip,
+            use_peephole=self.use_peephole,
+        )
+        return step.h, (step.cs, step.h)
+
+
+class ClippedBlockCell(BlockCell):
+    cell_clip = 0.1
+
+
+class PeepholeBlockCell(BlockCell):
+    use_peephole = True
+
+
+class MultiCell(Cell):
+    """What `MultiRNNCell` does."""
+
+    cells = LSTMCell, BasicRNNCell, BlockCell
+
+    def __init__(self):
+        self.layers = [cell(FEATURES if i == 0 else UNITS) for i, cell in enumerate(self.cells)]
+        self.state_size = tuple(each.state_size for each in self.layers)
+
+    def __call__(self, x, state, scope=None):
+        states = []
+        for layer, each in zip(self.layers, state, strict=True):
+            x, new = layer(x, each)
+            states.append(new)
+        return x, tuple(states)
+
+
+class WithConnections(MultiCell):
+    """Its last cell reads the inputs, too."""
+
+    def __call__(self, x, state, scope=None):
+        y, states = super().__call__(x, state)
+        return y + x[:, :1], states
+
+
+class WithoutState(BasicRNNCell):
+    """No step reads its state."""
+
+    def __call__(self, x, state, scope=None):
+        h = tf.tanh(x @ self.kernel[:FEATURES] + self.bias)
+        return h, h
 
 
 class Clipped(LSTMCell):
@@ -344,7 +407,7 @@ def check_graph(graph, names, arguments, loops):
 
 @pytest.mark.parametrize("control_flow", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"time_major": True}, {"sequence_length": 0}, {"initial_state": 0}], ids=str)
-@pytest.mark.parametrize("cell", [BasicRNNCell, LSTMCell, LSTMCellWithoutForgetBias])
+@pytest.mark.parametrize("cell", [BasicRNNCell, LSTMCell, LSTMCellWithoutForgetBias, BlockCell, MultiCell])
 def test_dynamic_rnn_of_tensorflow_1(cell, options, control_flow):
     graph, names = graph_of_tensorflow_1(cell, control_flow, options)
     for lengths in (LENGTHS, [1, 3, 2, 0], [0] * 4):
@@ -358,9 +421,11 @@ def test_stacked_dynamic_rnn_of_tensorflow_1(control_flow):
     check_graph(graph, names, [inputs().numpy(), LENGTHS], loops=(2, 0))
 
 
+@pytest.mark.parametrize("options", [{}, {"sequence_length": 0}], ids=str)
+@pytest.mark.parametrize("cell", [Clipped, ClippedBlockCell, PeepholeBlockCell, WithConnections, WithoutState])
 @pytest.mark.parametrize("control_flow", [1, 2])
-def test_other_loops_of_tensorflow_1_stay(control_flow):
-    graph, names = graph_of_tensorflow_1(Clipped, control_flow, {"sequence_length": 0})
+def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
+    graph, names = graph_of_tensorflow_1(cell, control_flow, options)
     assert check_graph(graph, names, [inputs().numpy(), LENGTHS], loops=(0, 1)) == graph
 
 

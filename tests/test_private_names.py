@@ -70,7 +70,7 @@ def test_a_missing_name_of_tensorflow_is_logged(caplog, path):
 
 # ---------------------------------------------------------------- where the names are used
 
-# Private names that are Python's own, attributes of nodes and of what the package sets; and the ends of names of weights.
+# Private names that are Python's own, or attributes of nodes or of what the package sets; ends of names of weights.
 ALLOWED = {"_getframe", "_asdict", "_fields", "_make", "_replace", "_unwanted_outputs", "_tf_rnn_ops_known"}
 ALLOWED |= {"_tf_rnn_ops_constant_weights", "_output_shapes"}
 ALLOWED |= {"_ru", "_c"}

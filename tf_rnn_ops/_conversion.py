@@ -32,7 +32,7 @@ class LoopConversion:
     Attributes:
       loop: the name of the loop's node, or "" if a function could not be read.
       function: the name of the function that contains it, or "" for the graph.
-      layer: what the loop is: "LSTM", "GRU" or "SimpleRNN"; or "" if that is not known.
+      layer: what the loop is: "LSTM", "GRU" or "SimpleRNN", or, of several cells, "LSTM, GRU"; or "" if not known.
       why_not: why it stays as it is; or "" if it is replaced by the op.
     """
 
@@ -197,7 +197,7 @@ class _Loop(ctypes.Structure):
         ("graph", ctypes.c_void_p),
         ("graph_size", ctypes.c_int64),
         ("roles", ctypes.c_char_p),
-        *((name, ctypes.c_int64) for name in ("time", "batch", "features", "units")),
+        *((name, ctypes.c_int64) for name in ("time", "batch", "features")),
     )
 
 
@@ -219,7 +219,8 @@ def _convert_graph(graph: Any, weight_format: str | None) -> list[LoopConversion
             errors.append(error)
             return False
         loop, function, mode = (each.decode() for each in (found.node, found.function, found.mode))
-        loops.append(LoopConversion(loop, function, "" if found.why_not else _LAYERS[mode], why_not))
+        layer = "" if found.why_not else ", ".join(_LAYERS[each] for each in mode.split(", "))
+        loops.append(LoopConversion(loop, function, layer, why_not))
         return not why_not
 
     def finish(address: int, size: int) -> None:
@@ -251,5 +252,5 @@ def _why_different(graph: Any, found: Any) -> str:
     loop = next(each for each in nodes if each.name == name)
     layer = tf.compat.v1.GraphDef().library.function.add()
     layer.ParseFromString(ctypes.string_at(found.layer, found.layer_size))
-    sizes = _loop_check.Sizes(found.time, found.batch, found.features, found.units)
+    sizes = _loop_check.Sizes(found.time, found.batch, found.features)
     return _loop_check.why_different(graph, nodes, loop, found.roles.decode().split(), sizes, layer)

@@ -21,7 +21,6 @@ class Sizes(NamedTuple):
     time: int
     batch: int
     features: int
-    units: int
 
 
 class _UnknownError(Exception):
@@ -142,7 +141,7 @@ class _Check:
 
     def _inputs(self, i: int) -> tuple[str, str]:
         """Adds the initial value of a variable, and returns its names in the inputs of the loop and of the layer."""
-        role, source = self._roles[i], self._source(i)
+        role, source = self._roles[i].partition(":")[0], self._source(i)
         dtype = tf.as_dtype(self._loop.attr["T"].list.type[i])
         if role in ("inputs", "mask"):
             tensor = self._feed(self._steps(role, source))
@@ -164,7 +163,7 @@ class _Check:
                 shape_type=tf.int32,
             )
             return items, items
-        name = self._variable(i) if dtype == tf.resource else self._feed(self._value(i, role, source, dtype))
+        name = self._variable(i) if dtype == tf.resource else self._feed(self._value(i, source, dtype))
         return name, name
 
     def _constant(self, node: Any) -> np.ndarray | None:
@@ -172,22 +171,23 @@ class _Check:
 
     def _steps(self, role: str, source: Any) -> np.ndarray:
         """Returns random steps of sequences, [time, batch, features], or of a mask, [time, batch, 1]."""
-        time, batch, features, _ = self._sizes
+        time, batch, features = self._sizes
         if role == "mask":
             return self._random([time, batch, 1], tf.bool)
         if features < 0:
             raise _UnknownError("the number of features is not in the file")
         return self._random([time, batch, features], tf.as_dtype(source.attr["element_dtype"].type))
 
-    def _value(self, i: int, role: str, source: Any, dtype: tf.DType) -> np.ndarray:
+    def _value(self, i: int, source: Any, dtype: tf.DType) -> np.ndarray:
         """Returns the initial value of a variable that is not a list: that of the file, or a random one."""
         constant = self._constant(source)
         if constant is not None:
             return constant
-        if role in ("state", "zero"):
-            if self._sizes.units < 0:
+        role, _, units = self._roles[i].partition(":")
+        if units:
+            if int(units) < 0:
                 raise _UnknownError("the number of units is not in the file")
-            shape = [self._sizes.batch, self._sizes.units]
+            shape = [self._sizes.batch, int(units)]
             return np.zeros(shape, dtype.as_numpy_dtype) if role == "zero" else self._random(shape, dtype)
         if role in ("counter", "time"):
             return np.asarray(self._sizes.time if role == "time" else 0, dtype.as_numpy_dtype)

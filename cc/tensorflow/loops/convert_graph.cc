@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
@@ -24,7 +25,7 @@ extern "C" {
 struct TfRnnOps_Loop {
   const char* function;  // that has it, or "" for the graph
   const char* node;      // or "", if the function could not be read
-  const char* mode;      // rnn_mode of the op, or ""
+  const char* mode;      // rnn_mode of each cell, or ""
   const char* why_not;   // why it cannot be replaced, or ""
   // If it can be replaced: the function that replaces it, serialized.
   const void* layer;
@@ -35,13 +36,12 @@ struct TfRnnOps_Loop {
   // What each variable of the loop is for, separated by spaces: "invariant",
   // "time", the number of steps, "lengths", that of each sequence, "counter",
   // "inputs", "mask", "outputs", "state", or "zero", an output before the first
-  // step.
+  // step. The last two with the number of units: "state:128".
   const char* roles;
-  // Sizes, or -1 if the graph does not contain them.
+  // Sizes, or, as units too, -1 if the graph does not contain them.
   int64_t time;
   int64_t batch;
   int64_t features;
-  int64_t units;
 };
 }
 
@@ -60,6 +60,30 @@ const char* RoleOfInvariant(int index, const Loop& loop,
   const bool is_compared = layer.compared_step != nullptr &&
                            IsVariable(layer.compared_step->inputs[0], index);
   return is_compared ? "lengths" : "invariant";
+}
+
+// A size of a matrix, or -1 if it is not known.
+int64_t SizeOf(const Value& matrix, int axis, const Loop& loop) {
+  const auto shape = ShapeOf(matrix, loop);
+  return shape.dims() == 2 ? shape.dim_size(axis) : -1;
+}
+
+// The units of a cell, or -1 if they are not known.
+int64_t UnitsOf(const Cell& cell, const Loop& loop) {
+  const int64_t units = SizeOf(*loop.values->OfVariable(cell.h), 1, loop);
+  if (units >= 0) return units;
+  const Piece& kernel = cell.gates[0].recurrent_kernel;
+  const int64_t count = kernel.columns.has_value() ? kernel.columns->count : 1;
+  const int64_t columns = SizeOf(*kernel.whole, 1, loop);
+  return count > 0 && columns > 0 ? columns / count : -1;
+}
+
+// The cell that has a state, or whose output it is.
+const Cell& CellOf(int state, const RecurrentLayer& layer) {
+  for (const Cell& cell : layer.cells) {
+    if (state == cell.h || state == cell.c) return cell;
+  }
+  return layer.cells.back();
 }
 
 std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
@@ -83,34 +107,24 @@ std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
         roles.emplace_back(index == layer.zero_output ? "zero" : "state");
         break;
     }
+    if (roles.back() == "state" || roles.back() == "zero") {
+      absl::StrAppend(&roles.back(), ":", UnitsOf(CellOf(index, layer), loop));
+    }
   }
   return absl::StrJoin(roles, " ");
 }
 
-// A size of a matrix, or -1 if it is not known.
-int64_t SizeOf(const Value& matrix, int axis, const Loop& loop) {
-  const auto shape = ShapeOf(matrix, loop);
-  return shape.dims() == 2 ? shape.dim_size(axis) : -1;
-}
-
 bool Ask(const Candidate& candidate, Accept accept) {
   const Loop& loop = candidate.loop;
-  const Gate& gate = candidate.layer.gates[0];
-  const Value& h = *loop.values->OfVariable(candidate.layer.h);
+  const Cell& cell = candidate.layer.cells[0];
+  const Piece& kernel = cell.gates[0].kernel;
   const std::string layer = candidate.function.SerializeAsString();
   const std::string roles = RolesOf(loop, candidate.layer);
-  int64_t units = SizeOf(h, 1, loop);
-  if (units < 0) {
-    const Piece& kernel = gate.recurrent_kernel;
-    const int64_t count =
-        kernel.columns.has_value() ? kernel.columns->count : 1;
-    const int64_t columns = SizeOf(*kernel.whole, 1, loop);
-    units = count > 0 && columns > 0 ? columns / count : -1;
-  }
   const std::string graph =
       candidate.graph == nullptr ? "" : candidate.graph->SerializeAsString();
-  int64_t features = SizeOf(*gate.kernel.whole, 0, loop);
-  if (gate.kernel.rows != Piece::kAll) {
+  int64_t features = SizeOf(*kernel.whole, 0, loop);
+  if (kernel.rows != Piece::kAll) {
+    const int64_t units = UnitsOf(cell, loop);
     features = features > units && units > 0 ? features - units : -1;
   }
   int64_t time = -1;
@@ -118,19 +132,19 @@ bool Ask(const Candidate& candidate, Accept accept) {
     time = std::max(time, limit.constant);
   }
   const LoopReport& report = candidate.report;
-  const TfRnnOps_Loop asked = {report.function.c_str(),
-                               report.node.c_str(),
-                               report.mode.c_str(),
-                               report.why_not.c_str(),
-                               layer.data(),
-                               static_cast<int64_t>(layer.size()),
-                               graph.data(),
-                               static_cast<int64_t>(graph.size()),
-                               roles.c_str(),
-                               time,
-                               SizeOf(h, 0, loop),
-                               features,
-                               units};
+  const TfRnnOps_Loop asked = {
+      report.function.c_str(),
+      report.node.c_str(),
+      report.mode.c_str(),
+      report.why_not.c_str(),
+      layer.data(),
+      static_cast<int64_t>(layer.size()),
+      graph.data(),
+      static_cast<int64_t>(graph.size()),
+      roles.c_str(),
+      time,
+      SizeOf(*loop.values->OfVariable(cell.h), 0, loop),
+      features};
   return accept(&asked) != 0;
 }
 

@@ -33,6 +33,7 @@ class Builder : private FunctionBuilder {
  private:
   NodeOut Integers(const std::vector<int32_t>& values);
   NodeOut Integer(int32_t value);
+  NodeOut Number(double value);
 
   void AddArguments();
   NodeOut ValueOf(const Limit& limit);
@@ -43,15 +44,19 @@ class Builder : private FunctionBuilder {
   NodeOut Rows(const Piece& piece);
   NodeOut Columns(const Piece& piece);
   NodeOut Join(const std::vector<Piece>& pieces,
-               const std::vector<std::vector<const Value*>>& numbers = {});
-  NodeOut Bias();
-  Node* Op();
+               const std::vector<double>& numbers = {});
+  NodeOut Bias(const Cell& cell);
+  NodeOut MatrixAs(const Value* value);
+  Node* Op(const Cell& cell, const NodeOut& sequences, const NodeOut& mask);
+  std::vector<Node*> Ops();
   NodeOut ListOf(const NodeOut& tensor);
-  NodeOut LastOutput(Node* op, const NodeOut& outputs);
+  NodeOut LastOutput(const NodeOut& outputs);
   NodeOut WithZeros(const NodeOut& outputs);
-  void AddResults(Node* op);
+  NodeOut State(int index, const std::vector<Node*>& ops);
+  void AddResults(const std::vector<Node*>& ops);
   void DescribeVariables(tensorflow::FunctionDef* function) const;
   DataType type() const;
+  const Cell& last() const { return layer_.cells.back(); }
 
   const Loop& loop_;
   const RecurrentLayer& layer_;
@@ -59,7 +64,7 @@ class Builder : private FunctionBuilder {
 };
 
 // The type of the states.
-DataType Builder::type() const { return loop_.body->arg_types[layer_.h]; }
+DataType Builder::type() const { return loop_.body->arg_types[last().h]; }
 
 NodeOut Builder::Integers(const std::vector<int32_t>& values) {
   Tensor tensor(tensorflow::DT_INT32, {static_cast<int64_t>(values.size())});
@@ -73,6 +78,14 @@ NodeOut Builder::Integer(int32_t value) {
   Tensor tensor(tensorflow::DT_INT32, {});
   tensor.scalar<int32_t>()() = value;
   return Constant(tensor);
+}
+
+// A number of the type of the states.
+NodeOut Builder::Number(double value) {
+  Tensor tensor(tensorflow::DT_DOUBLE, {});
+  tensor.scalar<double>()() = value;
+  return Add("Cast", {Constant(tensor)},
+             [&](NodeBuilder* builder) { builder->Attr("DstT", type()); });
 }
 
 void Builder::AddArguments() {
@@ -121,7 +134,7 @@ NodeOut Builder::Mask() {
                              {of_sequences, steps});
     const NodeOut batch =
         Add("StridedSlice",
-            {Add("Shape", {Argument(layer_.h)}), Integers({0}), Integers({1}),
+            {Add("Shape", {Argument(last().h)}), Integers({0}), Integers({1}),
              Integers({1})},
             [](NodeBuilder* builder) { builder->Attr("shrink_axis_mask", 1); });
     const NodeOut shape = Add("Pack", {}, [&](NodeBuilder* builder) {
@@ -153,14 +166,22 @@ NodeOut Builder::Copy(const Value* value) {
   return NodeOut(copy, value->output);
 }
 
+// A matrix with the columns of the x or h of a cell.
+NodeOut Builder::MatrixAs(const Value* value) {
+  for (const Cell& cell : layer_.cells) {
+    if (IsVariable(value, cell.h) || value == cell.new_h) {
+      return Argument(cell.h);
+    }
+  }
+  return Argument(layer_.inputs);
+}
+
 // Some rows of a matrix.
 NodeOut Builder::Rows(const Piece& piece) {
   const NodeOut whole = Copy(piece.whole);
   if (piece.rows == Piece::kAll) return whole;
   // The rows that multiply x or h are as many as it has columns.
-  const bool is_x = piece.first->op == "item";
-  const NodeOut matrix = Argument(is_x ? layer_.inputs : layer_.h);
-  const NodeOut shape = Add("Shape", {matrix});
+  const NodeOut shape = Add("Shape", {MatrixAs(piece.first)});
   const NodeOut number =
       Add("StridedSlice", {shape, Integers({-1}), Integers({0}), Integers({1})},
           [](NodeBuilder* builder) { builder->Attr("end_mask", 1); });
@@ -220,18 +241,16 @@ bool AreWhole(const std::vector<Piece>& pieces, const Loop& loop) {
 
 // Pieces of equal sizes beside each other, with numbers that are added to each.
 NodeOut Builder::Join(const std::vector<Piece>& pieces,
-                      const std::vector<std::vector<const Value*>>& numbers) {
+                      const std::vector<double>& numbers) {
   const bool has_numbers =
       std::any_of(numbers.begin(), numbers.end(),
-                  [](const auto& each) { return !each.empty(); });
+                  [](double number) { return number != 0; });
   if (AreWhole(pieces, loop_) && !has_numbers) return Rows(pieces[0]);
   std::vector<NodeOut> parts;
   for (size_t i = 0; i < pieces.size(); ++i) {
     NodeOut part = Columns(pieces[i]);
-    if (has_numbers) {
-      for (const Value* number : numbers[i]) {
-        part = Add("AddV2", {part, Copy(number)});
-      }
+    if (has_numbers && numbers[i] != 0) {
+      part = Add("AddV2", {part, Number(numbers[i])});
     }
     parts.push_back(part);
   }
@@ -242,19 +261,19 @@ NodeOut Builder::Join(const std::vector<Piece>& pieces,
 
 // The biases of all gates, [gates * units], or empty. For a GRU
 // [2, gates * units].
-NodeOut Builder::Bias() {
-  const bool is_gru = layer_.rnn_mode == "gru";
-  const Gate& last = layer_.gates.back();
+NodeOut Builder::Bias(const Cell& cell) {
+  const bool is_gru = cell.rnn_mode == "gru";
+  const Gate& last = cell.gates.back();
   // r multiplies one of two biases, and no number.
   if (is_gru && (last.biases.size() > 1 || last.recurrent_biases.size() > 1 ||
-                 (!last.numbers.empty() && last.biases.empty()))) {
+                 (last.number != 0 && last.biases.empty()))) {
     Fail("its biases are not known");
     return limit_;
   }
   // For each bias, its pieces by gate.
   std::vector<std::vector<Piece>> biases(last.biases.size() +
                                          last.recurrent_biases.size());
-  for (const Gate& gate : layer_.gates) {
+  for (const Gate& gate : cell.gates) {
     std::vector<Piece> pieces = gate.biases;
     pieces.insert(pieces.end(), gate.recurrent_biases.begin(),
                   gate.recurrent_biases.end());
@@ -269,14 +288,12 @@ NodeOut Builder::Bias() {
     }
     for (size_t i = 0; i < pieces.size(); ++i) biases[i].push_back(pieces[i]);
   }
-  std::vector<std::vector<const Value*>> numbers;
-  bool has_numbers = false;
-  for (const Gate& gate : layer_.gates) {
-    numbers.push_back(gate.numbers);
-    has_numbers |= !gate.numbers.empty();
-  }
-  if (has_numbers && biases.empty()) {
-    Fail("it adds a number without a bias");
+  std::vector<double> numbers;
+  for (const Gate& gate : cell.gates) {
+    numbers.push_back(gate.number);
+    if (gate.number != 0 && biases.empty()) {
+      Fail("it adds a number without a bias");
+    }
   }
   std::vector<NodeOut> sums;
   for (const auto& pieces : biases) {
@@ -302,29 +319,44 @@ NodeOut Builder::Bias() {
   return Add("Pack", {}, [&](NodeBuilder* builder) { builder->Input(sums); });
 }
 
-// Adds the op.
-Node* Builder::Op() {
+// Adds the op for a cell.
+Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
+                  const NodeOut& mask) {
   std::vector<Piece> kernels;
   std::vector<Piece> recurrent_kernels;
-  for (const Gate& gate : layer_.gates) {
+  for (const Gate& gate : cell.gates) {
     kernels.push_back(gate.kernel);
     recurrent_kernels.push_back(gate.recurrent_kernel);
   }
-  const NodeOut sequences =
-      Add("Transpose", {Steps(layer_.inputs), Integers({1, 0, 2})});
-  const NodeOut initial_h = Argument(layer_.h);
-  const NodeOut initial_c = Argument(layer_.c < 0 ? layer_.h : layer_.c);
+  const NodeOut initial_h = Argument(cell.h);
+  const NodeOut initial_c = Argument(cell.c < 0 ? cell.h : cell.c);
+  const bool is_last = &cell == &last();
   return Add("TfRnnOps>KerasRNN",
-             {sequences, Mask(), initial_h, initial_c, Join(kernels),
-              Join(recurrent_kernels), Bias()},
+             {sequences, mask, initial_h, initial_c, Join(kernels),
+              Join(recurrent_kernels), Bias(cell)},
              [&](NodeBuilder* builder) {
-               builder->Attr("rnn_mode", layer_.rnn_mode)
-                   .Attr("activation", layer_.activation)
-                   .Attr("recurrent_activation", layer_.recurrent_activation)
-                   .Attr("return_sequences", layer_.returns_sequences)
-                   .Attr("zero_output_for_mask", layer_.zeroes_masked_outputs)
+               builder->Attr("rnn_mode", cell.rnn_mode)
+                   .Attr("activation", cell.activation)
+                   .Attr("recurrent_activation", cell.recurrent_activation)
+                   .Attr("return_sequences",
+                         !is_last || layer_.returns_sequences)
+                   .Attr("zero_output_for_mask",
+                         is_last && layer_.zeroes_masked_outputs)
                    .Attr("is_training", false);
              });
+}
+
+// Adds the ops of all cells.
+std::vector<Node*> Builder::Ops() {
+  NodeOut sequences =
+      Add("Transpose", {Steps(layer_.inputs), Integers({1, 0, 2})});
+  const NodeOut mask = Mask();
+  std::vector<Node*> ops;
+  for (const Cell& cell : layer_.cells) {
+    ops.push_back(Op(cell, sequences, mask));
+    sequences = NodeOut(ops.back(), 0);
+  }
+  return ops;
 }
 
 NodeOut Builder::ListOf(const NodeOut& tensor) {
@@ -334,12 +366,15 @@ NodeOut Builder::ListOf(const NodeOut& tensor) {
 }
 
 // The output of the last step, [batch, units].
-NodeOut Builder::LastOutput(Node* op, const NodeOut& outputs) {
-  if (!layer_.returns_sequences) return NodeOut(op, 0);
+NodeOut Builder::LastOutput(const NodeOut& outputs) {
+  if (!layer_.returns_sequences) return outputs;
+  // outputs[:, -1]
   return Add("StridedSlice",
-             {outputs, Integers({-1}), Integers({0}), Integers({1})},
-             [&](NodeBuilder* builder) {
-               builder->Attr("end_mask", 1).Attr("shrink_axis_mask", 1);
+             {outputs, Integers({0, -1}), Integers({0, 0}), Integers({1, 1})},
+             [](NodeBuilder* builder) {
+               builder->Attr("begin_mask", 1)
+                   .Attr("end_mask", 1)
+                   .Attr("shrink_axis_mask", 2);
              });
 }
 
@@ -354,19 +389,27 @@ NodeOut Builder::WithZeros(const NodeOut& outputs) {
   return Add("Pad", {outputs, Add("Reshape", {flat, Integers({3, 2})})});
 }
 
-void Builder::AddResults(Node* op) {
+// The final value of a state.
+NodeOut Builder::State(int index, const std::vector<Node*>& ops) {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const Cell& cell = layer_.cells[i];
+    if (index == cell.h) return NodeOut(ops[i], 1);
+    if (index == cell.c) return NodeOut(ops[i], 2);
+  }
+  return LastOutput(ops.back());
+}
+
+void Builder::AddResults(const std::vector<Node*>& ops) {
   // [time or 1, batch, units]
   NodeOut outputs =
       layer_.returns_sequences
-          ? Add("Transpose", {NodeOut(op, 0), Integers({1, 0, 2})})
-          : Add("ExpandDims", {NodeOut(op, 0), Integer(0)});
-  const NodeOut last_output = LastOutput(op, outputs);
+          ? Add("Transpose", {NodeOut(ops.back(), 0), Integers({1, 0, 2})})
+          : Add("ExpandDims", {NodeOut(ops.back(), 0), Integer(0)});
   if (layer_.returns_sequences && loop_.limits.size() > 1) {
     outputs = WithZeros(outputs);
   }
   std::vector<NodeOut> results;
   for (size_t i = 0; i < loop_.variables.size(); ++i) {
-    const int index = static_cast<int>(i);
     switch (loop_.variables[i].role) {
       case Role::kInvariant:
         results.push_back(Argument(i));
@@ -381,9 +424,7 @@ void Builder::AddResults(Node* op) {
         results.push_back(ListOf(outputs));
         break;
       case Role::kState:
-        results.push_back(index == layer_.h   ? NodeOut(op, 1)
-                          : index == layer_.c ? NodeOut(op, 2)
-                                              : last_output);
+        results.push_back(State(static_cast<int>(i), ops));
         break;
     }
   }
@@ -414,7 +455,7 @@ void Builder::DescribeVariables(tensorflow::FunctionDef* function) const {
 absl::Status Builder::Run(tensorflow::FunctionDef* function) {
   AddArguments();
   limit_ = NumSteps();
-  AddResults(Op());
+  AddResults(Ops());
   absl::Status status = Finish("layer", function);
   if (!status.ok()) return status;
   DescribeVariables(function);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -27,14 +28,15 @@ std::vector<Pair> InputsOf(const Value* value, absl::string_view op) {
 const Value* OtherThan(double number, const Value* value,
                        absl::string_view op) {
   for (const auto& [input, other] : InputsOf(value, op)) {
-    if (IsNumber(other, number)) return input;
+    if (NumberOf(other) == number) return input;
   }
   return nullptr;
 }
 
 // The z of Keras's hard_sigmoid(z) = relu6(z + 3) / 6, or null.
 const Value* InputOfHardSigmoid(const Value* value) {
-  const bool is_divided = value->op == "div" && IsNumber(value->inputs[1], 6) &&
+  const bool is_divided = value->op == "div" &&
+                          NumberOf(value->inputs[1]) == 6 &&
                           value->inputs[0]->op == "Relu6";
   return is_divided ? OtherThan(3, value->inputs[0]->inputs[0], "add")
                     : nullptr;
@@ -63,8 +65,8 @@ Activated ActivatedOf(const Value* value) {
 // product of two values.
 struct Term {
   const Value* factor;  // null for a bias; or the product
-  Piece piece;          // of the weights or the bias
-  bool is_number = false;
+  Piece piece;          // of the weights or the bias, or of nothing
+  double number = 0;
 };
 
 // axis: that of the columns in the whole, 1 in a matrix and 0 in a vector.
@@ -137,9 +139,10 @@ bool FindTerms(const Value* value, const std::optional<Columns>& columns,
   if (terms->size() > kMaxTerms) return false;
   if (value->op == "add") {
     for (const Value* input : value->inputs) {
-      if (input->op == "constant" && ShapeOf(*input, loop).dims() == 0) {
-        terms->push_back({nullptr, PieceOf(input, std::nullopt, /*axis=*/0),
-                          /*is_number=*/true});
+      const auto number =
+          ShapeOf(*input, loop).dims() == 0 ? NumberOf(input) : std::nullopt;
+      if (number.has_value()) {
+        terms->push_back({nullptr, {}, *number});
       } else if (input->is_invariant) {
         const bool is_vector = IsVector(input, value, loop);
         if (!is_vector && !MayBeVector(input, loop)) return false;
@@ -192,15 +195,224 @@ std::optional<Piece> TakeTerm(const Value* factor, std::vector<Term>* terms) {
 
 // Takes the biases, if all terms are biases.
 bool TakeBiases(const std::vector<Term>& terms, std::vector<Piece>* biases,
-                std::vector<const Value*>* numbers) {
+                double* number) {
   for (const Term& term : terms) {
     if (term.factor != nullptr) return false;
-    if (!term.is_number) {
-      biases->push_back(term.piece);
-    } else if (!IsNumber(term.piece.whole, 0)) {
-      numbers->push_back(term.piece.whole);
+    if (term.piece.whole != nullptr) biases->push_back(term.piece);
+    *number += term.number;
+  }
+  return true;
+}
+
+// Recognizes a cell whose `h` and `new_h` are known, and `c` of an LSTM.
+class CellRecognizer {
+ public:
+  CellRecognizer(const Loop& loop, Cell* cell)
+      : loop_(loop), cell_(cell), h_(loop.values->OfVariable(cell->h)) {}
+
+  bool IsLstm(const Value* new_c);
+  bool IsGru();
+  bool IsSimpleRnn();
+
+ private:
+  bool IsBlockCell(const Value* new_c);
+  bool IsCellState(const Value* c);
+  bool IsCandidate(const Value* value);
+  bool IsGate(const Value* value, Gate* gate);
+  std::optional<Gate> GateOf(const Value* value);
+  std::optional<Piece> TakeInputs(std::vector<Term>* terms);
+
+  const Loop& loop_;
+  Cell* const cell_;
+  const Value* const h_;  // before the step, or null if no step uses it
+};
+
+// The product of the inputs with weights in a sum, which is removed from it.
+std::optional<Piece> CellRecognizer::TakeInputs(std::vector<Term>* terms) {
+  for (const Term& term : *terms) {
+    const bool is_product =
+        term.factor != nullptr && term.piece.whole != nullptr;
+    if (!is_product || term.factor == h_) continue;
+    // All gates have the same inputs.
+    if (cell_->x != nullptr && cell_->x != term.factor) return std::nullopt;
+    cell_->x = term.factor;
+    return TakeTerm(term.factor, terms);
+  }
+  return std::nullopt;
+}
+
+// A value as x W + h R + biases.
+std::optional<Gate> CellRecognizer::GateOf(const Value* value) {
+  std::vector<Term> terms;
+  if (h_ == nullptr || !FindTerms(value, std::nullopt, loop_, &terms)) {
+    return std::nullopt;
+  }
+  const auto recurrent_kernel = TakeTerm(h_, &terms);
+  const auto kernel = TakeInputs(&terms);
+  if (!kernel || !recurrent_kernel) return std::nullopt;
+  Gate gate;
+  gate.kernel = *kernel;
+  gate.recurrent_kernel = *recurrent_kernel;
+  return TakeBiases(terms, &gate.biases, &gate.number)
+             ? std::optional<Gate>(gate)
+             : std::nullopt;
+}
+
+// Whether a value is the gate activation of a gate.
+bool CellRecognizer::IsGate(const Value* value, Gate* gate) {
+  const Activated activated = ActivatedOf(value);
+  const auto found = GateOf(activated.input);
+  if (!found || activated.activation != cell_->recurrent_activation) {
+    return false;
+  }
+  *gate = *found;
+  return true;
+}
+
+// Whether h = o * act(c) and c = f * c + i * act(g).
+bool CellRecognizer::IsLstm(const Value* new_c) {
+  cell_->rnn_mode = "lstm";
+  cell_->gates.resize(4);
+  if (IsBlockCell(new_c)) return true;
+  for (const auto& [o, activated_c] : InputsOf(cell_->new_h, "mul")) {
+    const Activated activated = activated_c == new_c
+                                    ? Activated{"linear", new_c}
+                                    : ActivatedOf(activated_c);
+    if (activated.input != new_c) continue;
+    cell_->activation = activated.activation;
+    cell_->recurrent_activation = ActivatedOf(o).activation;
+    if (IsGate(o, &cell_->gates[3]) && IsCellState(new_c)) return true;
+  }
+  return false;
+}
+
+// Whether a node LSTMBlockCell without options computes h and c.
+bool CellRecognizer::IsBlockCell(const Value* new_c) {
+  constexpr int kC = 1;
+  constexpr int kH = 6;
+  const Value& new_h = *cell_->new_h;
+  const bool is_block_cell =
+      new_h.op == "LSTMBlockCell" && new_h.output == kH &&
+      new_h.inputs.size() == 8 && new_c->node == new_h.node &&
+      new_c->output == kC && IsVariable(new_h.inputs[1], cell_->c) &&
+      IsVariable(new_h.inputs[2], cell_->h) && new_h.inputs[3]->is_invariant &&
+      new_h.inputs[7]->is_invariant;
+  if (!is_block_cell) return false;
+  float cell_clip = 3;  // Values that are not positive mean none.
+  float forget_bias = 1;
+  bool use_peephole = false;
+  const tensorflow::AttrSlice attributes = new_h.node->attrs();
+  tensorflow::TryGetNodeAttr(attributes, "cell_clip", &cell_clip);
+  tensorflow::TryGetNodeAttr(attributes, "forget_bias", &forget_bias);
+  tensorflow::TryGetNodeAttr(attributes, "use_peephole", &use_peephole);
+  if (cell_clip > 0 || use_peephole) return false;
+  cell_->x = new_h.inputs[0];
+  // i, f, g, o, in matrices of i, g, f, o
+  constexpr std::array kIndices = {0, 2, 1, 3};
+  for (size_t i = 0; i < kIndices.size(); ++i) {
+    Gate& gate = cell_->gates[i];
+    Columns columns;
+    columns.index = kIndices[i];
+    columns.count = 4;
+    gate.kernel = {new_h.inputs[3], columns, Piece::kFirst, cell_->x};
+    gate.recurrent_kernel = {new_h.inputs[3], columns, Piece::kLast, cell_->x};
+    columns.axis = 0;
+    Piece bias{new_h.inputs[7], columns};
+    bias.is_vector = true;
+    gate.biases = {bias};
+    if (i == 1) gate.number = forget_bias;
+  }
+  return true;
+}
+
+bool CellRecognizer::IsCellState(const Value* c) {
+  for (const auto& [kept, added] : InputsOf(c, "add")) {
+    for (const auto& [f, c_before] : InputsOf(kept, "mul")) {
+      if (!IsVariable(c_before, cell_->c) || !IsGate(f, &cell_->gates[1])) {
+        continue;
+      }
+      for (const auto& [i, activated_g] : InputsOf(added, "mul")) {
+        const Activated activated = ActivatedOf(activated_g);
+        const auto g = GateOf(activated.input);
+        if (g && activated.activation == cell_->activation &&
+            IsGate(i, &cell_->gates[0])) {
+          cell_->gates[2] = *g;
+          return true;
+        }
+      }
     }
   }
+  return false;
+}
+
+// Whether h = u * h + (1 - u) * act(candidate).
+bool CellRecognizer::IsGru() {
+  cell_->rnn_mode = "gru";
+  for (const auto& [kept, added] : InputsOf(cell_->new_h, "add")) {
+    for (const auto& [u, h_before] : InputsOf(kept, "mul")) {
+      for (const auto& [rest, candidate] : InputsOf(added, "mul")) {
+        const bool is_rest = rest->op == "sub" && rest->inputs[1] == u &&
+                             NumberOf(rest->inputs[0]) == 1;
+        if (h_before != h_ || !is_rest) continue;
+        cell_->recurrent_activation = ActivatedOf(u).activation;
+        cell_->gates.resize(3);
+        if (IsGate(u, &cell_->gates[0]) && IsCandidate(candidate)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Whether a value is act(x W + biases + r * (h R + biases)).
+bool CellRecognizer::IsCandidate(const Value* value) {
+  const Activated activated = ActivatedOf(value);
+  cell_->activation = activated.activation;
+  std::vector<Term> terms;
+  if (!FindTerms(activated.input, std::nullopt, loop_, &terms)) return false;
+  const auto is_product = [](const Term& term) {
+    return term.factor != nullptr && term.factor->op == "mul" &&
+           term.piece.whole == nullptr;
+  };
+  const auto found = std::find_if(terms.begin(), terms.end(), is_product);
+  if (found == terms.end()) return false;
+  const Value* const product = found->factor;
+  terms.erase(found);
+  const auto kernel = TakeInputs(&terms);
+  Gate gate;
+  if (!kernel || !TakeBiases(terms, &gate.biases, &gate.number)) return false;
+  gate.kernel = *kernel;
+  for (const auto& [r, recurrent] : InputsOf(product, "mul")) {
+    std::vector<Term> recurrent_terms;
+    if (!IsGate(r, &cell_->gates[1]) ||
+        !FindTerms(recurrent, std::nullopt, loop_, &recurrent_terms)) {
+      continue;
+    }
+    const auto recurrent_kernel = TakeTerm(h_, &recurrent_terms);
+    double recurrent_number = 0;
+    if (!recurrent_kernel ||
+        !TakeBiases(recurrent_terms, &gate.recurrent_biases,
+                    &recurrent_number) ||
+        recurrent_number != 0) {
+      gate.recurrent_biases.clear();
+      continue;
+    }
+    gate.recurrent_kernel = *recurrent_kernel;
+    cell_->gates[2] = gate;
+    return true;
+  }
+  return false;
+}
+
+// Whether h = act(x W + h R + biases).
+bool CellRecognizer::IsSimpleRnn() {
+  const Activated activated = ActivatedOf(cell_->new_h);
+  const auto gate = GateOf(activated.input);
+  if (!gate ||
+      (activated.activation != "tanh" && activated.activation != "relu")) {
+    return false;
+  }
+  cell_->rnn_mode = absl::StrCat("rnn_", activated.activation);
+  cell_->gates = {*gate};
   return true;
 }
 
@@ -211,7 +423,7 @@ class Recognizer {
 
   absl::Status Run() {
     for (auto step : {&Recognizer::FindOutputs, &Recognizer::FindStates,
-                      &Recognizer::FindCell}) {
+                      &Recognizer::FindCells}) {
       absl::Status status = (this->*step)();
       if (!status.ok()) return status;
     }
@@ -223,15 +435,8 @@ class Recognizer {
   absl::Status FindMask();
   bool IsMaskOfSteps();
   absl::Status FindStates();
-  absl::Status FindCell();
-  bool IsLstm(const Value* h, const Value* c);
-  bool IsCellState(const Value* c);
-  bool IsGru(const Value* h);
-  bool IsCandidate(const Value* value);
-  bool IsSimpleRnn(const Value* h);
-  bool IsGate(const Value* value, Gate* gate);
-  std::optional<Gate> GateOf(const Value* value);
-  std::optional<Piece> TakeInputs(std::vector<Term>* terms);
+  absl::Status FindCells();
+  absl::Status FindCell(const Value* output, Cell* cell);
   int ListOf(const Value* item) const;
   bool IsCounter(const Value* value) const;
   absl::Status WhyNoCell() const;
@@ -241,8 +446,8 @@ class Recognizer {
   const Value* mask_ = nullptr;
   const Value* output_ = nullptr;      // that of a step
   const Value* new_output_ = nullptr;  // that of a step without mask
-  const Value* h_ = nullptr;           // before the step
-  std::vector<int> states_;
+  // The states of no cell yet: their values after a step without mask.
+  std::map<int, const Value*> states_;
 };
 
 bool Recognizer::IsCounter(const Value* value) const {
@@ -337,195 +542,70 @@ absl::Status Recognizer::FindStates() {
     const Variable& variable = loop_.variables[i];
     const int index = static_cast<int>(i);
     if (variable.role != Role::kState || index == layer_->last_output) continue;
-    if (mask_ != nullptr && variable.next == output_) {
+    const Value* next = variable.next;
+    if (mask_ != nullptr && next == output_) {
       if (layer_->last_output >= 0) return NotUnderstood("it has more states");
       layer_->last_output = index;
       continue;
     }
-    states_.push_back(index);
+    if (mask_ != nullptr) {
+      const bool is_kept = next->op == output_->op &&
+                           next->inputs[0] == mask_ &&
+                           IsVariable(next->inputs[2], index);
+      if (!is_kept) return NotUnderstood("its mask does not keep its states");
+      next = next->inputs[1];
+    }
+    states_[index] = next;
   }
   if (layer_->last_output >= 0 &&
       loop_.variables[layer_->last_output].next != output_) {
     return NotUnderstood("it repeats something else than its output");
   }
-  if (states_.empty() || states_.size() > 2) {
-    return NotUnderstood(absl::StrCat("it has ", states_.size(), " states"));
-  }
   return absl::OkStatus();
 }
 
-absl::Status Recognizer::FindCell() {
-  // The states after a step without mask.
-  std::vector<const Value*> next;
-  for (int state : states_) {
-    const Value* value = loop_.variables[state].next;
-    if (mask_ != nullptr) {
-      const bool is_kept = value->op == output_->op &&
-                           value->inputs[0] == mask_ &&
-                           IsVariable(value->inputs[2], state);
-      if (!is_kept) return NotUnderstood("its mask does not keep its states");
-      value = value->inputs[1];
-    }
-    next.push_back(value);
+// Finds the cells, beginning with the last.
+absl::Status Recognizer::FindCells() {
+  const Value* output = new_output_;
+  while (layer_->inputs < 0) {
+    Cell cell;
+    absl::Status status = FindCell(output, &cell);
+    if (!status.ok()) return status;
+    layer_->inputs = ListOf(cell.x);
+    output = cell.x;
+    layer_->cells.insert(layer_->cells.begin(), std::move(cell));
   }
-  const size_t h = next[0] == new_output_ ? 0 : next.size() - 1;
-  if (next[h] != new_output_) {
-    return NotUnderstood("its output is not one of its states");
-  }
-  layer_->h = states_[h];
-  h_ = loop_.values->OfVariable(layer_->h);
-  if (next.size() == 2) {
-    layer_->c = states_[1 - h];
-    if (IsLstm(next[h], next[1 - h])) return absl::OkStatus();
-  } else if (IsGru(next[h]) || IsSimpleRnn(next[h])) {
-    return absl::OkStatus();
-  }
-  return WhyNoCell();
+  return states_.empty() ? absl::OkStatus()
+                         : NotUnderstood("it has more states");
 }
 
-// The product of the inputs with weights in a sum, which is removed from it.
-std::optional<Piece> Recognizer::TakeInputs(std::vector<Term>* terms) {
-  for (const Term& term : *terms) {
-    const int list = term.factor == nullptr ? -1 : ListOf(term.factor);
-    if (list < 0) continue;
-    // All gates have the same inputs.
-    if (layer_->inputs >= 0 && layer_->inputs != list) return std::nullopt;
-    layer_->inputs = list;
-    return TakeTerm(term.factor, terms);
+// Finds the cell with an output, and removes its states.
+absl::Status Recognizer::FindCell(const Value* output, Cell* cell) {
+  const auto h =
+      std::find_if(states_.begin(), states_.end(),
+                   [&](const auto& state) { return state.second == output; });
+  if (h == states_.end()) {
+    return layer_->cells.empty()
+               ? NotUnderstood("its output is not one of its states")
+               : WhyNoCell();
   }
-  return std::nullopt;
-}
-
-// A value as x W + h R + biases.
-std::optional<Gate> Recognizer::GateOf(const Value* value) {
-  std::vector<Term> terms;
-  if (!FindTerms(value, std::nullopt, loop_, &terms)) return std::nullopt;
-  const auto kernel = TakeInputs(&terms);
-  const auto recurrent_kernel = TakeTerm(h_, &terms);
-  if (!kernel || !recurrent_kernel) return std::nullopt;
-  Gate gate;
-  gate.kernel = *kernel;
-  gate.recurrent_kernel = *recurrent_kernel;
-  return TakeBiases(terms, &gate.biases, &gate.numbers)
-             ? std::optional<Gate>(gate)
-             : std::nullopt;
-}
-
-// Whether a value is the gate activation of a gate.
-bool Recognizer::IsGate(const Value* value, Gate* gate) {
-  const Activated activated = ActivatedOf(value);
-  const auto found = GateOf(activated.input);
-  if (!found || activated.activation != layer_->recurrent_activation) {
-    return false;
-  }
-  *gate = *found;
-  return true;
-}
-
-// Whether h = o * act(c) and c = f * c + i * act(g).
-bool Recognizer::IsLstm(const Value* h, const Value* c) {
-  layer_->rnn_mode = "lstm";
-  for (const auto& [o, activated_c] : InputsOf(h, "mul")) {
-    const Activated activated =
-        activated_c == c ? Activated{"linear", c} : ActivatedOf(activated_c);
-    if (activated.input != c) continue;
-    layer_->activation = activated.activation;
-    layer_->recurrent_activation = ActivatedOf(o).activation;
-    layer_->gates.resize(4);
-    if (IsGate(o, &layer_->gates[3]) && IsCellState(c)) return true;
-  }
-  return false;
-}
-
-bool Recognizer::IsCellState(const Value* c) {
-  for (const auto& [kept, added] : InputsOf(c, "add")) {
-    for (const auto& [f, c_before] : InputsOf(kept, "mul")) {
-      if (!IsVariable(c_before, layer_->c) || !IsGate(f, &layer_->gates[1])) {
-        continue;
-      }
-      for (const auto& [i, activated_g] : InputsOf(added, "mul")) {
-        const Activated activated = ActivatedOf(activated_g);
-        const auto g = GateOf(activated.input);
-        if (g && activated.activation == layer_->activation &&
-            IsGate(i, &layer_->gates[0])) {
-          layer_->gates[2] = *g;
-          return true;
-        }
-      }
+  Cell known;
+  known.h = h->first;
+  known.new_h = output;
+  states_.erase(h);
+  for (const auto& [c, new_c] : states_) {
+    *cell = known;
+    cell->c = c;
+    if (CellRecognizer(loop_, cell).IsLstm(new_c)) {
+      states_.erase(c);
+      return absl::OkStatus();
     }
   }
-  return false;
-}
-
-// Whether h = u * h + (1 - u) * act(candidate).
-bool Recognizer::IsGru(const Value* h) {
-  layer_->rnn_mode = "gru";
-  for (const auto& [kept, added] : InputsOf(h, "add")) {
-    for (const auto& [u, h_before] : InputsOf(kept, "mul")) {
-      for (const auto& [rest, candidate] : InputsOf(added, "mul")) {
-        const bool is_rest = rest->op == "sub" && rest->inputs[1] == u &&
-                             IsNumber(rest->inputs[0], 1);
-        if (h_before != h_ || !is_rest) continue;
-        layer_->recurrent_activation = ActivatedOf(u).activation;
-        layer_->gates.resize(3);
-        if (IsGate(u, &layer_->gates[0]) && IsCandidate(candidate)) return true;
-      }
-    }
-  }
-  return false;
-}
-
-// Whether a value is act(x W + biases + r * (h R + biases)).
-bool Recognizer::IsCandidate(const Value* value) {
-  const Activated activated = ActivatedOf(value);
-  layer_->activation = activated.activation;
-  std::vector<Term> terms;
-  if (!FindTerms(activated.input, std::nullopt, loop_, &terms)) return false;
-  const auto is_product = [](const Term& term) {
-    return term.factor != nullptr && term.factor->op == "mul" &&
-           term.piece.whole == nullptr;
-  };
-  const auto found = std::find_if(terms.begin(), terms.end(), is_product);
-  if (found == terms.end()) return false;
-  const Value* const product = found->factor;
-  terms.erase(found);
-  const auto kernel = TakeInputs(&terms);
-  Gate gate;
-  if (!kernel || !TakeBiases(terms, &gate.biases, &gate.numbers)) return false;
-  gate.kernel = *kernel;
-  for (const auto& [r, recurrent] : InputsOf(product, "mul")) {
-    std::vector<Term> recurrent_terms;
-    if (!IsGate(r, &layer_->gates[1]) ||
-        !FindTerms(recurrent, std::nullopt, loop_, &recurrent_terms)) {
-      continue;
-    }
-    const auto recurrent_kernel = TakeTerm(h_, &recurrent_terms);
-    std::vector<const Value*> recurrent_numbers;
-    if (!recurrent_kernel ||
-        !TakeBiases(recurrent_terms, &gate.recurrent_biases,
-                    &recurrent_numbers) ||
-        !recurrent_numbers.empty()) {
-      gate.recurrent_biases.clear();
-      continue;
-    }
-    gate.recurrent_kernel = *recurrent_kernel;
-    layer_->gates[2] = gate;
-    return true;
-  }
-  return false;
-}
-
-// Whether h = act(x W + h R + biases).
-bool Recognizer::IsSimpleRnn(const Value* h) {
-  const Activated activated = ActivatedOf(h);
-  const auto gate = GateOf(activated.input);
-  if (!gate ||
-      (activated.activation != "tanh" && activated.activation != "relu")) {
-    return false;
-  }
-  layer_->rnn_mode = absl::StrCat("rnn_", activated.activation);
-  layer_->gates = {*gate};
-  return true;
+  *cell = known;
+  if (CellRecognizer(loop_, cell).IsGru()) return absl::OkStatus();
+  *cell = known;
+  return CellRecognizer(loop_, cell).IsSimpleRnn() ? absl::OkStatus()
+                                                   : WhyNoCell();
 }
 
 // An error with the ops of the step that no layer has.

@@ -29,24 +29,31 @@ struct Gate {
   Piece recurrent_kernel;               // R, [units, units]
   std::vector<Piece> biases;            // each [units]
   std::vector<Piece> recurrent_biases;  // added to h R before r multiplies it
-  std::vector<const Value*> numbers;    // added to a bias: each a constant
+  double number = 0;                    // added to a bias
 };
 
-// The loop of a layer, in terms of the op KerasRNN. Numbers are those of
+// A cell of a layer, in terms of the op KerasRNN. `h` and `c` are numbers of
 // variables of the loop.
-struct RecurrentLayer {
+struct Cell {
   std::string rnn_mode;
   std::string activation = "tanh";
   std::string recurrent_activation = "sigmoid";
   std::vector<Gate> gates;  // in the order of the op
+  int h = -1;
+  int c = -1;  // of an LSTM
+  const Value* x = nullptr;
+  const Value* new_h = nullptr;  // after a step without mask
+};
+
+// The loop of a layer. Numbers are those of variables of the loop.
+struct RecurrentLayer {
+  std::vector<Cell> cells;  // The x of each is the new h of the one before.
 
   int inputs = -1;  // the list of x, each [batch, features]
   int mask = -1;    // the list of masks, each [batch, 1], or -1
   // Or the mask of a step, [batch]: a comparison of the step with a value for
   // each sequence.
   const Value* compared_step = nullptr;
-  int h = -1;
-  int c = -1;            // of an LSTM
   int last_output = -1;  // the output of the step before, or -1
   int zero_output = -1;  // the output before the first step, zero, or -1
   int outputs = -1;      // the list of outputs

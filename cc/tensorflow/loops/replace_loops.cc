@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cc/tensorflow/loops/frame.h"
 #include "cc/tensorflow/loops/layer_function.h"
@@ -24,6 +25,14 @@ bool ReadsList(const Node* loop) {
     if (input->type_string() == "TensorListFromTensor") return true;
   }
   return false;
+}
+
+// The rnn_mode of each cell.
+std::string ModesOf(const RecurrentLayer& layer) {
+  return absl::StrJoin(layer.cells, ", ",
+                       [](std::string* modes, const Cell& cell) {
+                         absl::StrAppend(modes, cell.rnn_mode);
+                       });
 }
 
 bool MayHaveLayer(const Graph& graph) {
@@ -177,7 +186,7 @@ LoopReplacer::Replacements LoopReplacer::Find(
       replacement = ReplacementOf(loop, layer);
       status = MakeLayerFunction(loop, layer, library, &replacement.layer);
     }
-    LoopReport report{name, node->name(), layer.rnn_mode,
+    LoopReport report{name, node->name(), ModesOf(layer),
                       std::string(status.message())};
     if (status.ok() && accept_ != nullptr &&
         !accept_({report, loop, layer, replacement.layer, definition})) {

@@ -26,7 +26,7 @@ namespace tf_rnn_ops {
 struct LoopReport {
   std::string function;  // that has the loop, or what else it is in
   std::string node;
-  std::string mode;     // rnn_mode of the op, or empty
+  std::string mode;     // rnn_mode of each cell, or empty
   std::string why_not;  // why it is not replaced, or empty
 };
 

@@ -154,7 +154,7 @@ bool IsMaximumOfScalar(const Node* node) {
 // Whether a value consists of ones and has the shape of another.
 bool IsOnesLike(const Value* value, const Value* other) {
   if (value->op == "OnesLike") return value->inputs[0] == other;
-  return value->op == "Fill" && IsNumber(value->inputs[1], 1) &&
+  return value->op == "Fill" && NumberOf(value->inputs[1]) == 1 &&
          value->inputs[0]->op == "Shape" &&
          value->inputs[0]->inputs[0] == other;
 }
@@ -203,21 +203,21 @@ bool IsVariable(const Value* value, int index) {
   return value->op == "variable" && value->variable == index;
 }
 
-bool IsNumber(const Value* value, double number) {
-  if (value->op != "constant") return false;
+std::optional<double> NumberOf(const Value* value) {
+  if (value->op != "constant") return std::nullopt;
   const auto tensor = ConstantOf(value->node);
-  if (!tensor.has_value() || tensor->NumElements() != 1) return false;
+  if (!tensor.has_value() || tensor->NumElements() != 1) return std::nullopt;
   switch (tensor->dtype()) {
 #define TF_RNN_OPS_CASE(type)                   \
   case tensorflow::DataTypeToEnum<type>::value: \
-    return tensor->flat<type>()(0) == static_cast<type>(number)
+    return static_cast<double>(tensor->flat<type>()(0))
     TF_RNN_OPS_CASE(float);
     TF_RNN_OPS_CASE(double);
     TF_RNN_OPS_CASE(Eigen::half);
     TF_RNN_OPS_CASE(Eigen::bfloat16);
 #undef TF_RNN_OPS_CASE
     default:
-      return false;
+      return std::nullopt;
   }
 }
 

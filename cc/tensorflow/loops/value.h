@@ -61,9 +61,8 @@ std::vector<int64_t> IntegersOf(const tensorflow::Node* node);
 // Whether a node is a constant with one integer, which has a value.
 bool IsInteger(const tensorflow::Node* node, int64_t integer);
 
-// Whether a value is a constant with one floating-point number, which has a
-// value.
-bool IsNumber(const Value* value, double number);
+// The floating-point number of a constant with one. None if it is not one.
+std::optional<double> NumberOf(const Value* value);
 
 // Whether a value is that of a variable of the loop before the step.
 bool IsVariable(const Value* value, int index);
