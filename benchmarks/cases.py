@@ -24,7 +24,7 @@ FIT = "fit"  # an epoch of several steps
 EMPTY_FUNCTION = "empty tf.function"  # returns its first argument
 OPS_ALONE = "ops only"  # the ops of the recurrent layers, several times in sequence in one function
 MEMORY = "memory"  # bytes that a training step adds to the process
-SERVE_IN_C = "SavedModel in C"  # a request to a served model in a C program
+SERVE_IN_C = "SavedModel in C"  # a request to a served or exported model in a C program
 SERVE_IN_PYTHON = "SavedModel in Python"  # the same in this process
 AS_IS = "SavedModel as it is"  # that plain Keras wrote
 ACCELERATED = "accelerate_graphs"  # the same file
@@ -60,6 +60,8 @@ class ExportedModel(NamedTuple):
     layers: str
 
 
+# Which program may write an exported model.
+WRITERS = {"keras_3": "Keras 3", "keras_2": "Keras 2", "tensorflow_1": "TensorFlow 1"}
 # `exported_models.py` builds them. If lengths vary, the inputs are tokens, padded with zeros.
 EXPORTED_MODELS = {
     "text_classifier": ExportedModel("text classifier", "Embedding with a mask, bidirectional LSTM, Dense"),
@@ -74,6 +76,7 @@ EXPORTED_MODELS = {
 
 _SEQUENCES = ("batch", "time", "input_size", "units")
 _NETWORK_OPTIONS = ("layers", "bidirectional", "varying", "dtype")
+_EXPORTED_TASKS = (AS_IS, ACCELERATED, CONVERTED, SERVE_IN_C, FUNCTION, TRAIN_ON_BATCH)
 _MODEL_TASKS = (FUNCTION, SAVED_MODEL, PREDICT, TRAIN_ON_BATCH, FIT, EMPTY_FUNCTION, OPS_ALONE)
 _KINDS = {
     # A recurrent network that processes whole sequences.
@@ -92,8 +95,8 @@ _KINDS = {
     # A Keras model with one recurrent layer, which returns its last output, as a SavedModel. With one step, a decoder,
     # which also takes and returns the states.
     "served": _Kind(_SEQUENCES, (), (SERVE_IN_C, SERVE_IN_PYTHON, *COPIES.values())),
-    # A SavedModel that plain Keras 3 or Keras 2 wrote.
-    **dict.fromkeys(EXPORTED_MODELS, _Kind(_SEQUENCES, ("varying", "keras_2"), (AS_IS, ACCELERATED, CONVERTED))),
+    # A SavedModel, and the model of Keras that wrote it.
+    **dict.fromkeys(EXPORTED_MODELS, _Kind(_SEQUENCES, ("varying", "writer"), _EXPORTED_TASKS)),
     # Dense and LayerNormalization before the recurrent layers; self-attention with a residual connection and
     # LayerNormalization after each of them but the last. XLA speeds up mainly these other layers.
     "mixed": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:2], (FUNCTION, TRAIN_ON_BATCH)),
@@ -116,7 +119,7 @@ _OPTIONS = {
     "steps": f"({_SIZE})steps",
     "bidirectional": "(bidirectional)",
     "varying": "(varying)",
-    "keras_2": "(keras_2)",
+    "writer": "(keras_2|tensorflow_1)",
     "dtype": "(bfloat16|float16|float32|float64)",
 }
 
@@ -135,7 +138,7 @@ class Case:
       layers: the number of layers.
       bidirectional: whether each layer runs in both directions.
       varying: whether the sequences have different `lengths`.
-      keras_2: whether Keras 2 (`tf_keras`) wrote an exported model.
+      writer: one of `WRITERS`, which wrote an exported model.
       dtype: the type of inputs, weights and outputs.
       steps: the number of ops in a call of a gru_block_cell.
       size: the number of rows and columns of a product; the number of elements of a vector.
@@ -150,7 +153,7 @@ class Case:
     layers: int = 1
     bidirectional: bool = False
     varying: bool = False
-    keras_2: bool = False
+    writer: str = "keras_3"
     dtype: str = "float32"
     steps: int = 50
     size: int = 0
@@ -173,7 +176,10 @@ class Case:
     def name(self) -> str:
         """The name that `parse_case` takes."""
         words = [self.kind if self.kind != "network" else "", self.cell, *map(str, self.sizes)]
-        texts = {"layers": f"{self.layers}layers", "steps": f"{self.steps}steps", "dtype": self.dtype}
+        texts = {
+            **{"layers": f"{self.layers}layers", "steps": f"{self.steps}steps"},
+            **{"writer": self.writer, "dtype": self.dtype},
+        }
         return "-".join(filter(None, [*words, *self._options(texts)]))
 
     @property
@@ -184,7 +190,8 @@ class Case:
         if self.kind == "elementwise":
             return f"tanh of {self.size} elements"
         if self.is_exported:
-            return ", ".join(map(str, [EXPORTED_MODELS[self.kind].words, *self.sizes, *self._options({})]))
+            options = self._options({"writer": WRITERS[self.writer]})
+            return ", ".join(map(str, [EXPORTED_MODELS[self.kind].words, *self.sizes, *options]))
         before = {"mixed": "Dense, normalization, attention, "}.get(self.kind, "decoder, " if self.takes_states else "")
         if self.kind == "model" and self.takes_tokens:
             before = "Embedding, "
@@ -314,7 +321,8 @@ def parse_case(name: str) -> Case:
     for key, pattern in patterns.items():
         match = re.fullmatch(pattern, words[0]) if words else None
         if match:
-            fields[key] = match[1] if key in ("cell", "dtype") else int(match[1]) if match[1].isdecimal() else True
+            texts = ("cell", "writer", "dtype")
+            fields[key] = match[1] if key in texts else int(match[1]) if match[1].isdecimal() else True
             words.pop(0)
         elif key not in parts.options:
             words.append("")  # not valid
@@ -324,10 +332,11 @@ def parse_case(name: str) -> Case:
             f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
             "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
             "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], block_lstm-BATCH-TIME-INPUT-UNITS[-DTYPE], "
-            "served-CELL-BATCH-TIME-INPUT-UNITS, EXPORTED-BATCH-TIME-INPUT-UNITS[-varying][-keras_2], "
+            "served-CELL-BATCH-TIME-INPUT-UNITS, EXPORTED-BATCH-TIME-INPUT-UNITS[-varying][-WRITER], "
             "product-SIZE[-DTYPE] and elementwise-SIZE, where "
             "NETWORK is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
             f"CELL is one of {', '.join(NUM_GATES)}, EXPORTED is one of {', '.join(EXPORTED_MODELS)}, "
+            "WRITER is keras_2 or tensorflow_1, "
             "and DTYPE is bfloat16, float16, float32 or float64"
         )
     return Case(kind, **fields)

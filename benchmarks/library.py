@@ -110,14 +110,14 @@ def _model_fields(case: Case) -> dict[str, Any]:
     }
 
 
+def made_in_c(*shape: int) -> np.ndarray:
+    """Returns an input that saved_model_calls.c makes."""
+    return ((37 * np.arange(np.prod(shape)) % 201 - 100) / 100).reshape(shape)
+
+
 def _served_fields(case: Case) -> dict[str, Any]:
-    """Returns the inputs that saved_model_calls.c makes."""
-
-    def made(*shape: int) -> np.ndarray:
-        return ((37 * np.arange(np.prod(shape)) % 201 - 100) / 100).reshape(shape)
-
-    states = [made(case.batch, case.units) for _ in range(case.num_states)]
-    return {"inputs": made(case.batch, case.time, case.input_size), "states": states}
+    states = [made_in_c(case.batch, case.units) for _ in range(case.num_states)]
+    return {"inputs": made_in_c(case.batch, case.time, case.input_size), "states": states}
 
 
 def cell_arguments(case: Case) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -34,6 +34,7 @@ from cases import (
     SERVE_IN_PYTHON,
     TANH,
     TRAIN_ON_BATCH,
+    WRITERS,
     Case,
 )
 from measure import DISTURBANCE, Measurement
@@ -228,16 +229,25 @@ def _in(section: str, *columns: Column) -> list[Column]:
     return [column._replace(figures=[in_section(figure) for figure in column.figures]) for column in columns]
 
 
-def _of_exported(batch: int) -> list[Column]:
+def _with_batch(figure: Figure, batch: int) -> Figure:
+    """Returns a figure of a case with another batch size."""
+    return lambda run, row, case: figure(run, row, dataclasses.replace(case, batch=batch))
+
+
+def _of_files(batch: int) -> list[Column]:
     """Returns the time of SavedModels as they are, and the speedups, with a batch size other than the row's."""
-
-    def with_batch(figure: Figure) -> Figure:
-        return lambda run, row, case: figure(run, row, dataclasses.replace(case, batch=batch))
-
     speedups = {task: over(median(AS_IS), median(task)) for task in (ACCELERATED, CONVERTED)}
     return [
-        Column(f"batch {batch}, ms", [with_batch(median(AS_IS, unit=1e3))]),
-        *(Column(task, [with_batch(figure)], (ratio,)) for task, figure in speedups.items()),
+        Column(f"batch {batch}, ms", [_with_batch(median(AS_IS, unit=1e3), batch)]),
+        *(Column(task, [_with_batch(figure, batch)], (ratio,)) for task, figure in speedups.items()),
+    ]
+
+
+def _of_keras(task: str, head: str, batch: int) -> list[Column]:
+    """Returns the time of a task of Keras or without the op, and the speedup."""
+    return [
+        Column(f"{head}, ms", [_with_batch(median(task, KERAS, unit=1e3), batch)]),
+        Column("speedup", [_with_batch(speedup(task, KERAS), batch)], (ratio,)),
     ]
 
 
@@ -272,7 +282,7 @@ _EXPORTED = (
     ("program", lambda _, case: EXPORTED_MODELS[case.kind].words),
     ("layers", lambda _, case: EXPORTED_MODELS[case.kind].layers),
     ("steps, inputs, units", lambda _, case: ", ".join(map(str, case.sizes[1:]))),
-    ("Keras", lambda _, case: "2" if case.keras_2 else "3"),
+    ("written by", lambda _, case: WRITERS[case.writer]),
 )
 _LOAD = (("load", lambda section, _: SECTIONS[section].title),)
 _WAITING = [Column(label(peer), [wait(50, TANH, peer), wait(99, TANH, peer)], (short, short)) for peer in PEERS]
@@ -403,12 +413,20 @@ PARTS: dict[str, Sequence[Table]] = {
         ),
     ],
     GRAPHS: [
-        Table(
-            "SavedModels of plain Keras",
-            [GRAPHS],
-            [column for batch in EXPORTED_BATCHES for column in _of_exported(batch)],
-            lambda case: case.batch == EXPORTED_BATCHES[0],
-            _EXPORTED,
+        *(
+            Table(title, [GRAPHS], columns, lambda case: case.batch == EXPORTED_BATCHES[0], _EXPORTED)
+            for title, columns in {
+                "SavedModels, called from Python": [
+                    column for batch in EXPORTED_BATCHES for column in _of_files(batch)
+                ],
+                "The same files in a C program": [
+                    column for batch in EXPORTED_BATCHES for column in _of_keras(SERVE_IN_C, f"batch {batch}", batch)
+                ],
+                "Models of Keras with accelerate_keras": [
+                    *_of_keras(FUNCTION, f"inference, batch {EXPORTED_BATCHES[0]}", EXPORTED_BATCHES[0]),
+                    *_of_keras(TRAIN_ON_BATCH, f"training step, batch {EXPORTED_BATCHES[1]}", EXPORTED_BATCHES[1]),
+                ],
+            }.items()
         ),
     ],
     "memory": [

@@ -234,9 +234,9 @@ _EXPORTED = (
     "autoencoder-{}-60-8-64 keyword_spotter-{}-49-40-128 speech_encoder-{}-100-80-256 "
     "recommender-{}-50-64-100-varying policy-{}-8-16-64 "
     "text_classifier-{}-100-64-64-varying-keras_2 line_reader-{}-100-64-128-keras_2 "
-    "keyword_spotter-{}-49-40-128-keras_2"
+    "keyword_spotter-{}-49-40-128-keras_2 line_reader-{}-100-64-128-tensorflow_1"
 )
-_QUICK_EXPORTED = "text_classifier-{}-3-4-5-varying keyword_spotter-{}-3-4-5-keras_2"
+_QUICK_EXPORTED = "text_classifier-{}-3-4-5-varying keyword_spotter-{}-3-4-5-keras_2 line_reader-{}-3-4-5-tensorflow_1"
 _LOADED = "served-lstm-1-50-512-512 served-gru-8-100-128-256"
 _QUICK_SERVED = "served-lstm-2-3-4-5 served-gru-2-1-4-5"
 
@@ -335,10 +335,10 @@ _ALL_SECTIONS = (
     ),
     _section(
         GRAPHS,
-        "SavedModels of plain Keras: as they are, with accelerate_graphs(), and converted",
+        "SavedModels as they are, with accelerate_graphs(), and converted; the models of Keras that wrote them",
         _with_batches(_EXPORTED),
         _with_batches(_QUICK_EXPORTED),
-        (OURS,),
+        (OURS, KERAS),
         2,
     ),
     *(_scaling(name, count) for count, name in SCALING_THREADS.items()),

@@ -1,13 +1,14 @@
-"""Keras models as SavedModels, served by a C program, saved_model_calls.c, and called from Python."""
+"""SavedModels, served by a C program, saved_model_calls.c, and called from Python."""
 
 import functools
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -49,6 +50,60 @@ def expected_output(case: Case) -> np.ndarray:
     return np.asarray(outputs[0] if case.takes_states else outputs)
 
 
+class ProgramInC:
+    """The C program with a SavedModel.
+
+    Args:
+      folder: the SavedModel.
+      shapes: the shapes of its inputs by name. All are floats.
+      output: the name of its output.
+      threads: the number of threads.
+      op_library: the path of the op library that the program loads, or `NO_OPS`.
+      environment: further environment variables.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        shapes: Mapping[str, Sequence[int]],
+        output: str,
+        threads: int,
+        op_library: str,
+        environment: Mapping[str, str] | None = None,
+    ):
+        self._folder, self._threads, self._op_library = folder, threads, op_library
+        self._environment = os.environ | (environment or {})
+        saved = saved_model_pb2.SavedModel()
+        saved.ParseFromString(pathlib.Path(folder, "saved_model.pb").read_bytes())
+        signature = saved.meta_graphs[0].signature_def[_SIGNATURE]
+        inputs = [
+            f"{signature.inputs[name].name.removesuffix(':0')}={','.join(map(str, shape))}"
+            for name, shape in shapes.items()
+        ]
+        self._names = [signature.outputs[output].name, *inputs]
+
+    def run(self, clients: int = 1, seconds: float = 0.0, copies: int = 1) -> dict[str, Any]:
+        """Runs the C program and returns what it prints.
+
+        Raises:
+          RuntimeError: if it fails.
+        """
+        sizes = map(str, (clients, seconds, copies, self._threads))
+        command = [str(PROGRAM), self._op_library, self._folder, *sizes, *self._names]
+        process = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment)
+        if process.returncode != 0:
+            raise RuntimeError(f"{PROGRAM.name} ended with {process.returncode}:\n{process.stderr[-2000:]}")
+        return json.loads(process.stdout)
+
+    def task(self, shape: Sequence[int]) -> Task:
+        """Returns the task of a request, with an output of a shape."""
+        return Task(self.run, lambda: {"output": np.reshape(self.run()["output"], shape)}, self._sample)
+
+    def _sample(self, load: Load) -> tuple[float, Sequence[float]]:
+        report = self.run(load.clients, load.seconds)
+        return report["seconds"] / report["requests"], report["waits"]
+
+
 class ServedProgram:
     """A model that is saved, accelerated if Keras currently is, and served.
 
@@ -63,14 +118,16 @@ class ServedProgram:
     """
 
     def __init__(self, case: Case, threads: int, op_library: str = NO_OPS):
-        self._case, self._threads, self._op_library = case, threads, op_library
         self.folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, self.folder)
         build(case).export(self.folder, verbose=False)
         self._loaded = tf.saved_model.load(self.folder)
-        tensors = {name: tf.constant(array) for name, array in inputs_of(case).items()}
+        arrays = inputs_of(case)
+        tensors = {name: tf.constant(array) for name, array in arrays.items()}
         in_python = functools.partial(self._loaded.signatures[_SIGNATURE], **tensors)
-        in_c = Task(self.run_in_c, self._results_in_c, self._sample_in_c)
+        shapes = {name: array.shape for name, array in arrays.items()}
+        self.in_c = ProgramInC(self.folder, shapes, _FIRST_OUTPUT, threads, op_library)
+        in_c = self.in_c.task([case.batch, case.units])
         memory = {name: functools.partial(self._sample_memory, count) for count, name in COPIES.items()}
         self.tasks: dict[str, Task] = {
             SERVE_IN_C: in_c,
@@ -78,38 +135,6 @@ class ServedProgram:
             **{name: in_c._replace(sample=sample) for name, sample in memory.items()},
         }
 
-    @functools.cached_property
-    def _names(self) -> Sequence[str]:
-        """The C program's arguments for the first output and the inputs."""
-        saved = saved_model_pb2.SavedModel()
-        saved.ParseFromString(pathlib.Path(self.folder, "saved_model.pb").read_bytes())
-        signature = saved.meta_graphs[0].signature_def[_SIGNATURE]
-        inputs = [
-            f"{signature.inputs[name].name.removesuffix(':0')}={','.join(map(str, array.shape))}"
-            for name, array in inputs_of(self._case).items()
-        ]
-        return [signature.outputs[_FIRST_OUTPUT].name, *inputs]
-
-    def run_in_c(self, clients: int = 1, seconds: float = 0.0, copies: int = 1) -> dict[str, Any]:
-        """Runs the C program and returns what it prints.
-
-        Raises:
-          RuntimeError: if it fails.
-        """
-        sizes = map(str, (clients, seconds, copies, self._threads))
-        command = [str(PROGRAM), self._op_library, self.folder, *sizes, *self._names]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-        if process.returncode != 0:
-            raise RuntimeError(f"{PROGRAM.name} ended with {process.returncode}:\n{process.stderr[-2000:]}")
-        return json.loads(process.stdout)
-
-    def _results_in_c(self) -> dict[str, np.ndarray]:
-        return {"output": np.reshape(self.run_in_c()["output"], [self._case.batch, self._case.units])}
-
-    def _sample_in_c(self, load: Load) -> tuple[float, Sequence[float]]:
-        report = self.run_in_c(load.clients, load.seconds)
-        return report["seconds"] / report["requests"], report["waits"]
-
     def _sample_memory(self, copies: int, load: Load) -> tuple[float, Sequence[float]]:
-        report = self.run_in_c(copies=copies)
+        report = self.in_c.run(copies=copies)
         return report["resident_loaded"] - report["resident_before"], ()

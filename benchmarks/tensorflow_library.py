@@ -1,7 +1,6 @@
 """Libraries that use TensorFlow: tf_rnn_ops, Keras and `tf.raw_ops` on the CPU or a GPU, and the float64 reference."""
 
 import functools
-import importlib.util
 import pathlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +19,10 @@ from cases import (
     PENALTY,
     PRODUCT,
     TANH,
+    TRAIN_ON_BATCH,
     Case,
 )
-from exported_models import exported_output, exported_program
+from exported_models import OnTheOp, exported, exported_loss, exported_output, is_available, live_program
 from keras_models import RNN_MODES, ModelProgram, accelerated_program, create_layer, from_keras, to_keras
 from library import (
     Library,
@@ -325,11 +325,12 @@ class TfRnnOps(_OnCpu):
         if case.is_served:
             with tf_rnn_ops.accelerate_keras(exports=self.exports):
                 return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
-        if case.is_exported:
-            if case.keras_2 and not importlib.util.find_spec("tf_keras"):
-                return {}
+        if case.is_exported and is_available(case):
             tf_rnn_ops.restore_keras()  # plain Keras writes the model
-            return exported_program(case)
+            model = exported(case, OnTheOp)
+            files = {**model.in_python(case), **model.in_c(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH))}
+            tf_rnn_ops.accelerate_keras()
+            return {**files, **live_program(case)}
         return super().program(case)
 
 
@@ -348,6 +349,8 @@ class Keras(_OnCpu):
             return ModelProgram(case, problem_of(case), self.jit_compile).tasks
         if case.is_served:
             return ServedProgram(case, self.threads, NO_OPS).tasks
+        if case.is_exported and is_available(case):
+            return {**exported(case).in_c(case, self.threads, NO_OPS), **live_program(case)}
         return super().program(case)
 
 
@@ -379,7 +382,8 @@ class Float64Reference(_OnCpu):
         if case.is_served or case.is_exported:
             compute = expected_output if case.is_served else exported_output
             output = task(lambda: compute(case), lambda result: {"output": result})
-            return dict.fromkeys(case.tasks, output)
+            loss = task(lambda: exported_loss(case), lambda result: {"loss": result})
+            return {name: loss if name == TRAIN_ON_BATCH else output for name in case.tasks}
         if case.kind == "gru_block_cell":
             arguments, further = (
                 {name: array.astype(np.float64) for name, array in each.items()} for each in cell_arguments(case)

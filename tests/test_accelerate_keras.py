@@ -193,6 +193,49 @@ def test_unusual_models(make, runs):
         assert model.predict_function is not function
 
 
+# How a model is trained: the arguments of `compile`, and the policy and the strategy that it is made with.
+WAYS_TO_TRAIN = {
+    "graph": {},
+    "eager": {"run_eagerly": True},
+    "several steps": {"steps_per_execution": 2},
+    "XLA": {"jit_compile": True},
+    "mixed_float16": {"policy": "mixed_float16"},
+    "mixed_bfloat16": {"policy": "mixed_bfloat16"},
+    "strategy": {"strategy": tf.distribute.OneDeviceStrategy},
+}
+
+
+@both_kerases
+@pytest.mark.parametrize(
+    "way", [pytest.param(each, marks=[needs_xla] if each == "XLA" else []) for each in WAYS_TO_TRAIN]
+)
+def test_models_are_trained_in_all_ways(way, module, runs):
+    options = dict(WAYS_TO_TRAIN[way])
+    policy, strategy = options.pop("policy", "float32"), options.pop("strategy", None)
+    of_policies = module.config if module is keras else module.mixed_precision
+    of_policies.set_dtype_policy(policy) if module is keras else of_policies.set_global_policy(policy)
+
+    def trained():
+        with strategy("/cpu:0").scope() if strategy else contextlib.nullcontext():
+            module.utils.set_random_seed(0)
+            model = functional(module)
+            model.compile(module.optimizers.SGD(0.5), "mse", **options)
+        losses = model.fit(X, Y, batch_size=1, epochs=2, shuffle=False, verbose=0).history["loss"]
+        losses += [model.evaluate(X, Y, batch_size=1, verbose=0), model.train_on_batch(X, Y)]
+        return [*losses, model.predict_on_batch(X), *model.get_weights()]
+
+    try:
+        expected = trained()
+        with accelerate_keras(strict=True):
+            count, actual = runs.during(trained)
+    finally:
+        of_policies.set_dtype_policy("float32") if module is keras else of_policies.set_global_policy("float32")
+    assert count > 0
+    tolerance = {"mixed_float16": 3e-3, "mixed_bfloat16": 3e-2}.get(policy, 1e-5)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(np.float64(one), np.float64(other), rtol=0, atol=tolerance)
+
+
 @both_kerases
 def test_restore_within_fit(module, runs):
     model = compiled_model(lambda: sequential(module))

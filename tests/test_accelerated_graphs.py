@@ -364,6 +364,14 @@ class Clipped(LSTMCell):
         return h, (tf.clip_by_value(c, -1, 1), h)
 
 
+def with_variables(cell, use_resource):
+    """Returns a cell whose weights are variables of the current scope."""
+    for name in ("kernel", "bias"):
+        value = getattr(cell, name)
+        setattr(cell, name, tf.compat.v1.get_variable(name, initializer=value, use_resource=use_resource))
+    return cell
+
+
 def graph_of_tensorflow_1(cell, control_flow, options, layers=1, with_gradient=False, folder=None):
     """Returns the graph of layers with `dynamic_rnn`, and the names of its inputs and outputs."""
     switch = {1: tf.compat.v1.disable_control_flow_v2, 2: tf.compat.v1.enable_control_flow_v2}
@@ -385,6 +393,7 @@ def graph_of_tensorflow_1(cell, control_flow, options, layers=1, with_gradient=F
             outputs += tf.gradients(outputs[-1], [x]) if with_gradient else []
             if folder is not None:
                 with tf.compat.v1.Session() as session:
+                    session.run(tf.compat.v1.global_variables_initializer())
                     tf.compat.v1.saved_model.simple_save(
                         session, str(folder), {"x": x, "lengths": lengths}, {"y": y, "h": outputs[-1]}
                     )
@@ -429,10 +438,12 @@ def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
     assert check_graph(graph, names, [inputs().numpy(), LENGTHS], loops=(0, 1)) == graph
 
 
+@pytest.mark.parametrize("weights", ["constants", "variables", "resources"])
 @pytest.mark.parametrize("control_flow", [1, 2])
-def test_saved_models_of_tensorflow_1(tmp_path, control_flow):
+def test_saved_models_of_tensorflow_1(tmp_path, control_flow, weights):
     options = {"sequence_length": 0}
-    _, (names, outputs) = graph_of_tensorflow_1(LSTMCell, control_flow, options, folder=tmp_path / "old")
+    make = LSTMCell if weights == "constants" else lambda: with_variables(LSTMCell(), weights == "resources")
+    _, (names, outputs) = graph_of_tensorflow_1(make, control_flow, options, folder=tmp_path / "old")
     assert tf_rnn_ops.convert(tmp_path / "old", tmp_path / "new")[0].why_not == ""
     arguments = {"x": inputs(), "lengths": tf.constant(LENGTHS)}
     old, new = (tf.saved_model.load(str(tmp_path / each)) for each in ("old", "new"))

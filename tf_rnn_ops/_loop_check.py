@@ -34,7 +34,7 @@ def why_different(graph: Any, nodes: Sequence[Any], loop: Any, roles: Sequence[s
       graph: the graph, or a graph with the library of functions.
       nodes: the nodes of the graph or function that contains the loop.
       loop: the While.
-      roles: what each variable of the loop is for, as in cc/tensorflow/loops/convert_graph.cc.
+      roles: what each variable of the loop is for, and its shape, as in cc/tensorflow/loops/convert_graph.cc.
       sizes: the sizes of the loop.
       layer: the function.
     """
@@ -58,7 +58,8 @@ class _Check:
 
     def __init__(self, graph: Any, nodes: Mapping[str, Any], loop: Any, roles: Sequence[str], sizes: Sizes) -> None:
         self._library = {each.signature.name: each for each in graph.library.function}
-        self._nodes, self._loop, self._roles, self._sizes = nodes, loop, roles, sizes
+        self._nodes, self._loop, self._sizes = nodes, loop, sizes
+        self._roles, self._shapes = zip(*(each.split(":") for each in roles), strict=True)
         self._rng = np.random.default_rng(0)
         self._graph = tf.compat.v1.GraphDef()
         self._graph.versions.CopyFrom(graph.versions)
@@ -141,7 +142,7 @@ class _Check:
 
     def _inputs(self, i: int) -> tuple[str, str]:
         """Adds the initial value of a variable, and returns its names in the inputs of the loop and of the layer."""
-        role, source = self._roles[i].partition(":")[0], self._source(i)
+        role, source = self._roles[i], self._source(i)
         dtype = tf.as_dtype(self._loop.attr["T"].list.type[i])
         if role in ("inputs", "mask"):
             tensor = self._feed(self._steps(role, source))
@@ -163,7 +164,7 @@ class _Check:
                 shape_type=tf.int32,
             )
             return items, items
-        name = self._variable(i) if dtype == tf.resource else self._feed(self._value(i, source, dtype))
+        name = self._variable(i) if dtype == tf.resource else self._feed(self._value(i, role, source, dtype))
         return name, name
 
     def _constant(self, node: Any) -> np.ndarray | None:
@@ -178,28 +179,24 @@ class _Check:
             raise _UnknownError("the number of features is not in the file")
         return self._random([time, batch, features], tf.as_dtype(source.attr["element_dtype"].type))
 
-    def _value(self, i: int, source: Any, dtype: tf.DType) -> np.ndarray:
+    def _value(self, i: int, role: str, source: Any, dtype: tf.DType) -> np.ndarray:
         """Returns the initial value of a variable that is not a list: that of the file, or a random one."""
         constant = self._constant(source)
         if constant is not None:
             return constant
-        role, _, units = self._roles[i].partition(":")
-        if units:
-            if int(units) < 0:
-                raise _UnknownError("the number of units is not in the file")
-            shape = [self._sizes.batch, int(units)]
-            return np.zeros(shape, dtype.as_numpy_dtype) if role == "zero" else self._random(shape, dtype)
         if role in ("counter", "time"):
             return np.asarray(self._sizes.time if role == "time" else 0, dtype.as_numpy_dtype)
         if role == "lengths":
             return self._random([self._sizes.batch], dtype)
-        shapes = self._loop.attr["output_shapes"].list.shape
-        shape = tf.TensorShape(shapes[i]) if i < len(shapes) else tf.TensorShape(None)
-        if shape.rank is None:
+        if self._shapes[i] == "?":
             raise _UnknownError(f"the shape of input {i} is not in the file")
-        if dtype.is_integer and shape.rank == 0:
+        shape = [int(each) for each in filter(None, self._shapes[i].split(","))]
+        if dtype.is_integer and not shape:
             return np.asarray(self._sizes.time, dtype.as_numpy_dtype)
-        return self._random([self._sizes.batch if each is None else each for each in shape], dtype)
+        if shape[1:] and shape[1] < 0:
+            raise _UnknownError("the number of units is not in the file")
+        shape = [self._sizes.batch if each < 0 else each for each in shape]
+        return np.zeros(shape, dtype.as_numpy_dtype) if role == "zero" else self._random(shape, dtype)
 
     def _variable(self, i: int) -> str:
         """Adds a variable of random values."""

@@ -36,9 +36,9 @@ struct TfRnnOps_Loop {
   // What each variable of the loop is for, separated by spaces: "invariant",
   // "time", the number of steps, "lengths", that of each sequence, "counter",
   // "inputs", "mask", "outputs", "state", or "zero", an output before the first
-  // step. The last two with the number of units: "state:128".
+  // step. Each with its shape: "state:-1,128", or "state:?" if it is not known.
   const char* roles;
-  // Sizes, or, as units too, -1 if the graph does not contain them.
+  // Sizes, or, also in shapes, -1 if the graph does not contain them.
   int64_t time;
   int64_t batch;
   int64_t features;
@@ -78,12 +78,29 @@ int64_t UnitsOf(const Cell& cell, const Loop& loop) {
   return count > 0 && columns > 0 ? columns / count : -1;
 }
 
+std::string TextOf(const tensorflow::PartialTensorShape& shape) {
+  return shape.unknown_rank() ? "?" : absl::StrJoin(shape.dim_sizes(), ",");
+}
+
 // The cell that has a state, or whose output it is.
 const Cell& CellOf(int state, const RecurrentLayer& layer) {
   for (const Cell& cell : layer.cells) {
     if (state == cell.h || state == cell.c) return cell;
   }
   return layer.cells.back();
+}
+
+// The shape of a variable of the loop of a layer.
+tensorflow::PartialTensorShape ShapeOfVariable(int index, const Loop& loop,
+                                               const RecurrentLayer& layer) {
+  const auto shape = ShapeOfVariable(index, loop);
+  if (loop.variables[index].role != Role::kState &&
+      index != layer.zero_output) {
+    return shape;
+  }
+  const int64_t batch = shape.dims() == 2 ? shape.dim_size(0) : -1;
+  return tensorflow::PartialTensorShape(
+      {batch, UnitsOf(CellOf(index, layer), loop)});
 }
 
 std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
@@ -107,9 +124,8 @@ std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
         roles.emplace_back(index == layer.zero_output ? "zero" : "state");
         break;
     }
-    if (roles.back() == "state" || roles.back() == "zero") {
-      absl::StrAppend(&roles.back(), ":", UnitsOf(CellOf(index, layer), loop));
-    }
+    absl::StrAppend(&roles.back(), ":",
+                    TextOf(ShapeOfVariable(index, loop, layer)));
   }
   return absl::StrJoin(roles, " ");
 }

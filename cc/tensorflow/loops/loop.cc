@@ -97,15 +97,46 @@ absl::Status CheckIsPure(const tensorflow::Graph& graph) {
   return absl::OkStatus();
 }
 
-// The shape of a node that is a constant; unknown if it is not one.
-PartialTensorShape ShapeOfConstant(const Node* node) {
+// A shape in an attribute of a node; unknown if it has none.
+PartialTensorShape ShapeIn(const Node* node, const char* attribute) {
+  const auto* const value = node->attrs().Find(attribute);
+  return value != nullptr && PartialTensorShape::IsValid(value->shape())
+             ? PartialTensorShape(value->shape())
+             : PartialTensorShape();
+}
+
+// The shape of an output in attributes of its node; unknown if they lack it.
+PartialTensorShape ShapeInList(const Node* node, int output) {
+  for (const char* attribute : {"output_shapes", "_output_shapes"}) {
+    const auto* const shapes = node->attrs().Find(attribute);
+    if (shapes != nullptr && shapes->list().shape_size() > output &&
+        PartialTensorShape::IsValid(shapes->list().shape(output))) {
+      return PartialTensorShape(shapes->list().shape(output));
+    }
+  }
+  return PartialTensorShape();
+}
+
+// The shape of an output, of a TensorFlow variable if it is one's handle; or
+// unknown.
+PartialTensorShape ShapeOfOutput(const Output& output, int max_depth) {
+  if (output.node == nullptr) return PartialTensorShape();
+  const std::string& op = output.node->type_string();
+  if (op == "VarHandleOp" || op == "VariableV2" || op == "Variable") {
+    return ShapeIn(output.node, "shape");
+  }
   const tensorflow::TensorProto* tensor = nullptr;
-  const bool is_known =
-      node->IsConstant() &&
-      tensorflow::TryGetNodeAttr(node->attrs(), "value", &tensor) &&
-      PartialTensorShape::IsValid(tensor->tensor_shape());
-  return is_known ? PartialTensorShape(tensor->tensor_shape())
-                  : PartialTensorShape();
+  if (output.node->IsConstant() &&
+      tensorflow::TryGetNodeAttr(output.node->attrs(), "value", &tensor) &&
+      PartialTensorShape::IsValid(tensor->tensor_shape())) {
+    return PartialTensorShape(tensor->tensor_shape());
+  }
+  const PartialTensorShape shape = ShapeInList(output.node, output.index);
+  const bool passes =
+      op == "Identity" || op == "ReadVariableOp" || op == "Cast";
+  return shape.unknown_rank() && passes && max_depth > 0
+             ? ShapeOfOutput(InputOf(output.node, 0), max_depth - 1)
+             : shape;
 }
 
 // The variable whose value a body returns, also if it returns it elsewhere; -1
@@ -249,23 +280,21 @@ bool IsZero(const Output& output) {
   return data.find_first_not_of('\0') == absl::string_view::npos;
 }
 
+PartialTensorShape ShapeOfVariable(int index, const Loop& loop) {
+  const PartialTensorShape shape = ShapeInList(loop.node, index);
+  // A state may have another shape after the first step.
+  return shape.unknown_rank() && loop.variables[index].role != Role::kState
+             ? ShapeOfOutput(loop.variables[index].initial, kMaxDepth)
+             : shape;
+}
+
 PartialTensorShape ShapeOf(const Value& value, const Loop& loop) {
-  const bool is_variable = value.op == "variable";
-  const Node* const node = is_variable ? loop.node : value.node;
-  const int output = is_variable ? value.variable : value.output;
-  if (node->IsConstant()) return ShapeOfConstant(node);
-  for (const char* attribute : {"output_shapes", "_output_shapes"}) {
-    const auto* const shapes = node->attrs().Find(attribute);
-    if (shapes != nullptr && shapes->list().shape_size() > output &&
-        PartialTensorShape::IsValid(shapes->list().shape(output))) {
-      return PartialTensorShape(shapes->list().shape(output));
-    }
-  }
-  if (is_variable) {
-    return ShapeOfConstant(loop.variables[value.variable].initial.node);
-  }
-  return value.op == "Cast" ? ShapeOf(*value.inputs[0], loop)
-                            : PartialTensorShape();
+  if (value.op == "variable") return ShapeOfVariable(value.variable, loop);
+  const PartialTensorShape shape =
+      ShapeOfOutput({value.node, value.output}, /*max_depth=*/0);
+  const bool passes = value.op == "Cast" || value.op == "read";
+  return shape.unknown_rank() && passes ? ShapeOf(*value.inputs[0], loop)
+                                        : shape;
 }
 
 absl::Status ReadLoop(const Node* node,

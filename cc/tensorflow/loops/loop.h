@@ -66,6 +66,9 @@ struct Loop {
 // Whether a limit of a loop has the value of an output.
 bool IsEqual(const Limit& limit, const Output& output, const Loop& loop);
 
+// The shape of a variable of a loop, as far as the graph contains it.
+tensorflow::PartialTensorShape ShapeOfVariable(int index, const Loop& loop);
+
 // The shape of a value in a loop, as far as the graph contains it.
 tensorflow::PartialTensorShape ShapeOf(const Value& value, const Loop& loop);
 

@@ -90,7 +90,8 @@ constexpr int kMaxDepth = 8;
 // Whether a node's outputs are computed only from TensorFlow variables and
 // constants. `loop`: the one whose body has the node, or null.
 bool IsOfWeights(const Node* node, const Loop* loop, int max_depth) {
-  if (node->IsConstant() || node->type_string() == "ReadVariableOp") {
+  if (node->IsConstant() || node->IsVariable() ||
+      node->type_string() == "ReadVariableOp") {
     return true;
   }
   int argument = -1;
