@@ -119,8 +119,21 @@ def merge(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def join(runs: Sequence[Run]) -> Run:
-    """Joins runs of different sections; date, versions and other conditions are those of the first run."""
-    return runs[0].replace(measurements=[each for run in runs for each in run.measurements])
+    """Joins runs of different sections or cases; date, versions and other conditions are those of the first run.
+
+    A failure counts unless another run measured the same.
+    """
+    measured = [{(each.case.name, each.peer) for each in run.measurements} for run in runs]
+    failures = [
+        failure
+        for run, own in zip(runs, measured, strict=True)
+        for failure in run.failures
+        if not any((failure.case, failure.peer) in each for each in measured if each is not own)
+    ]
+    return runs[0].replace(
+        measurements=[each for run in runs for each in run.measurements],
+        failures=failures,
+    )
 
 
 # ---------------------------------------------------------------- figures

@@ -136,6 +136,14 @@ def test_samples_of_the_same_task_are_merged():
     assert all(each.others == each.waits == each.samples for each in merged)
 
 
+def test_a_failure_counts_unless_another_run_measured_the_same():
+    failures = [Failure(PLAIN, KERAS, "wrong"), Failure(PLAIN, PYTORCH, "wrong")]
+    failed = of_peers(PLAIN, FORWARD, tf_rnn_ops=1, pytorch=2).replace(failures=failures)
+    again = of_peers(PLAIN, FORWARD, keras=3).replace(failures=[Failure(PENALIZED, OURS, "wrong")])
+    kept = [(each.case, each.peer) for each in results.join([failed, again]).failures]
+    assert kept == [(PLAIN, PYTORCH), (PENALIZED, OURS)]
+
+
 def made_up_parts():
     """Returns a run of each part of the report, and a row of its tables."""
     memory = {(PLAIN, OURS, MEMORY): 60, (PENALIZED, OURS, MEMORY): 150, (PLAIN, KERAS, MEMORY): 120}

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import parity
 from checks.keras_layers import (
     BATCH,
     FEATURES,
@@ -219,10 +220,12 @@ def test_models_are_trained_in_all_ways(way, module, runs):
         with strategy("/cpu:0").scope() if strategy else contextlib.nullcontext():
             module.utils.set_random_seed(0)
             model = functional(module)
-            model.compile(module.optimizers.SGD(0.5), "mse", **options)
+            model.compile(module.optimizers.SGD(0.05), "mse", **options)
         losses = model.fit(X, Y, batch_size=1, epochs=2, shuffle=False, verbose=0).history["loss"]
-        losses += [model.evaluate(X, Y, batch_size=1, verbose=0), model.train_on_batch(X, Y)]
-        return [*losses, model.predict_on_batch(X), *model.get_weights()]
+        losses.append(model.evaluate(X, Y, batch_size=1, verbose=0))
+        if way != "several steps":  # Keras 3 reads several batches from one.
+            losses.append(model.train_on_batch(X, Y))
+        return [*losses, model.predict(X, batch_size=1, verbose=0), *model.get_weights()]
 
     try:
         expected = trained()
@@ -231,9 +234,10 @@ def test_models_are_trained_in_all_ways(way, module, runs):
     finally:
         of_policies.set_dtype_policy("float32") if module is keras else of_policies.set_global_policy("float32")
     assert count > 0
-    tolerance = {"mixed_float16": 3e-3, "mixed_bfloat16": 3e-2}.get(policy, 1e-5)
+    # Keras rounds to 16 bits after each operation of a step.
+    tolerance = parity.TOLERANCES[policy.removeprefix("mixed_")] * (1 if policy == "float32" else 5)
     for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(np.float64(one), np.float64(other), rtol=0, atol=tolerance)
+        assert parity.difference(np.float64(one), np.float64(other)) <= tolerance
 
 
 @both_kerases
