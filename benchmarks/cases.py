@@ -327,7 +327,8 @@ def parse_case(name: str) -> Case:
         elif key not in parts.options:
             words.append("")  # not valid
             break
-    if words or (kind == "decoder" and fields["time"] != 1):
+    is_unknown = fields.get("writer") == "tensorflow_1" and kind != "line_reader"
+    if words or is_unknown or (kind == "decoder" and fields["time"] != 1):
         raise ValueError(
             f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
             "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
@@ -336,7 +337,7 @@ def parse_case(name: str) -> Case:
             "product-SIZE[-DTYPE] and elementwise-SIZE, where "
             "NETWORK is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
             f"CELL is one of {', '.join(NUM_GATES)}, EXPORTED is one of {', '.join(EXPORTED_MODELS)}, "
-            "WRITER is keras_2 or tensorflow_1, "
+            "WRITER is keras_2 or, of a line_reader, tensorflow_1, "
             "and DTYPE is bfloat16, float16, float32 or float64"
         )
     return Case(kind, **fields)

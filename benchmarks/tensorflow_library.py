@@ -350,7 +350,8 @@ class Keras(_OnCpu):
         if case.is_served:
             return ServedProgram(case, self.threads, NO_OPS).tasks
         if case.is_exported and is_available(case):
-            return {**exported(case).in_c(case, self.threads, NO_OPS), **live_program(case)}
+            in_c = {} if case.takes_tokens else exported(case).in_c(case, self.threads, NO_OPS)
+            return {**in_c, **live_program(case)}
         return super().program(case)
 
 

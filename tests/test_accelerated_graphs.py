@@ -249,8 +249,51 @@ def test_weights_that_a_cell_computes():
     check_layer(layer, inputs())
 
 
-def test_biases_of_one_row():
-    layer = keras.layers.RNN(OneRow(UNITS), return_sequences=True)
+class OtherBias(keras.layers.SimpleRNNCell):
+    """Its bias has another shape, which a sum broadcasts."""
+
+    shape, number = (), 0.0
+
+    def build(self, shape):
+        super().build(shape)
+        self.other = self.add_weight(shape=self.shape, initializer="ones")
+
+    def call(self, sequence, states, training=False):
+        h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel + self.other + self.number)
+        return h, [h]
+
+
+class OneRow(OtherBias):
+    shape, number = (1, UNITS), 0.5
+
+
+class OneNumber(OtherBias):
+    shape = (1,)
+
+
+class Plain(OtherBias):
+    shape, number = (UNITS,), 0.5
+
+
+class PerGate(keras.layers.LSTMCell):
+    """Has a bias of one number for a gate."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.numbers = [self.add_weight(shape=(1,), initializer="ones") for _ in range(4)]
+
+    def call(self, sequence, states, training=False):
+        h, c = states
+        sums = tf.split(sequence @ self.kernel + h @ self.recurrent_kernel, 4, axis=-1)
+        i, f, g, o = (each + number for each, number in zip(sums, self.numbers, strict=True))
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        return h, [h, c]
+
+
+@pytest.mark.parametrize("cell", [Plain, OneRow, OneNumber, OtherBias, PerGate])
+def test_biases_that_a_sum_broadcasts(cell):
+    layer = keras.layers.RNN(cell(UNITS), return_sequences=True)
     layer(inputs())
     found, actual = accelerated(traced(layer, inputs()), inputs())
     check(actual, layer(inputs()))
@@ -342,12 +385,47 @@ class MultiCell(Cell):
         return x, tuple(states)
 
 
-class WithConnections(MultiCell):
-    """Its last cell reads the inputs, too."""
+class WithOtherInputs(MultiCell):
+    """Its second cell does not read the output of the first, but what its subclass says."""
+
+    cells = LSTMCell, BasicRNNCell
+
+    def __call__(self, x, state, scope=None):
+        (_, (c, h)), last = self.layers[0](x, state[0]), state[1]
+        y, last = self.layers[1](self.inputs(x, state[0], h, c), last)
+        return y, ((c, h), last)
+
+
+class WithConnections(WithOtherInputs):
+    def inputs(self, x, old, h, c):
+        return tf.concat([x, h[:, FEATURES:]], 1)
+
+
+class WithDelay(WithOtherInputs):
+    def inputs(self, x, old, h, c):
+        return old[1]
+
+
+class WithCellStates(WithOtherInputs):
+    def inputs(self, x, old, h, c):
+        return c
+
+
+class WithSum(MultiCell):
+    """Its output is not that of its last cell."""
 
     def __call__(self, x, state, scope=None):
         y, states = super().__call__(x, state)
         return y + x[:, :1], states
+
+
+class Swapped(BlockCell):
+    def __call__(self, x, state, scope=None):
+        h, (c, _) = super().__call__(x, state)
+        return h, (h, c)
+
+
+OTHER_CELLS = WithConnections, WithDelay, WithCellStates, WithSum, Swapped
 
 
 class WithoutState(BasicRNNCell):
@@ -431,7 +509,7 @@ def test_stacked_dynamic_rnn_of_tensorflow_1(control_flow):
 
 
 @pytest.mark.parametrize("options", [{}, {"sequence_length": 0}], ids=str)
-@pytest.mark.parametrize("cell", [Clipped, ClippedBlockCell, PeepholeBlockCell, WithConnections, WithoutState])
+@pytest.mark.parametrize("cell", [Clipped, ClippedBlockCell, PeepholeBlockCell, *OTHER_CELLS, WithoutState])
 @pytest.mark.parametrize("control_flow", [1, 2])
 def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
     graph, names = graph_of_tensorflow_1(cell, control_flow, options)
@@ -512,18 +590,6 @@ class Normalized(keras.layers.SimpleRNNCell):
     def call(self, sequence, states, training=False):
         h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel)
         h = h / (1 + keras.ops.mean(h, axis=-1, keepdims=True))
-        return h, [h]
-
-
-class OneRow(keras.layers.SimpleRNNCell):
-    """Its bias is a matrix of one row."""
-
-    def build(self, shape):
-        super().build(shape)
-        self.row = self.add_weight(shape=(1, UNITS), initializer="ones")
-
-    def call(self, sequence, states, training=False):
-        h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel + self.row)
         return h, [h]
 
 
@@ -925,11 +991,14 @@ OTHER_OPS = {
 }
 
 
+OF_TENSORFLOW_1 = {"LSTM": LSTMCell, "SimpleRNN": BasicRNNCell, "several cells": MultiCell}
+
+
 @functools.cache
 def frozen_layer(package, kind, with_mask):
     """Returns the graph of a layer with constant weights, as bytes, and the names of its inputs and outputs."""
     if package == "TensorFlow 1":
-        cell = {"LSTM": LSTMCell, "SimpleRNN": BasicRNNCell}[kind]
+        cell = OF_TENSORFLOW_1[kind]
         graph, names = graph_of_tensorflow_1(cell, 1, {"sequence_length": 0} if with_mask else {})
         return graph.SerializeToString(), (names[0] if with_mask else names[0][:1], names[1])
     layer = make(KERAS[package], kind, {"return_sequences": True, "return_state": True})
@@ -959,10 +1028,12 @@ def change(graph, random):
 
 
 CHANGED = [
-    pytest.param(package, kind, marks=needs_keras_2 if package == "Keras 2" else [])
-    for package in (*KERAS, "TensorFlow 1")
-    for kind in ("LSTM", "GRU", "SimpleRNN")
-    if (package, kind) != ("TensorFlow 1", "GRU")
+    *(
+        pytest.param(package, kind, marks=needs_keras_2 if package == "Keras 2" else [])
+        for package in KERAS
+        for kind in ("LSTM", "GRU", "SimpleRNN")
+    ),
+    *(("TensorFlow 1", kind) for kind in OF_TENSORFLOW_1),
 ]
 
 

@@ -193,7 +193,7 @@ class _Check:
         shape = [int(each) for each in filter(None, self._shapes[i].split(","))]
         if dtype.is_integer and not shape:
             return np.asarray(self._sizes.time, dtype.as_numpy_dtype)
-        if shape[1:] and shape[1] < 0:
+        if role in ("state", "zero") and shape[1] < 0:
             raise _UnknownError("the number of units is not in the file")
         shape = [self._sizes.batch if each < 0 else each for each in shape]
         return np.zeros(shape, dtype.as_numpy_dtype) if role == "zero" else self._random(shape, dtype)

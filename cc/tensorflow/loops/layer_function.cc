@@ -43,10 +43,11 @@ class Builder : private FunctionBuilder {
   NodeOut Copy(const Value* value);
   NodeOut Rows(const Piece& piece);
   NodeOut Columns(const Piece& piece);
-  NodeOut Join(const std::vector<Piece>& pieces,
+  NodeOut Join(const std::vector<Piece>& pieces, const Cell* bias_of = nullptr,
                const std::vector<double>& numbers = {});
   NodeOut Bias(const Cell& cell);
   NodeOut MatrixAs(const Value* value);
+  NodeOut NumColumns(const NodeOut& matrix);
   Node* Op(const Cell& cell, const NodeOut& sequences, const NodeOut& mask);
   std::vector<Node*> Ops();
   NodeOut ListOf(const NodeOut& tensor);
@@ -176,15 +177,20 @@ NodeOut Builder::MatrixAs(const Value* value) {
   return Argument(layer_.inputs);
 }
 
+// The size of the last dimension, [1].
+NodeOut Builder::NumColumns(const NodeOut& matrix) {
+  const NodeOut shape = Add("Shape", {matrix});
+  return Add("StridedSlice",
+             {shape, Integers({-1}), Integers({0}), Integers({1})},
+             [](NodeBuilder* builder) { builder->Attr("end_mask", 1); });
+}
+
 // Some rows of a matrix.
 NodeOut Builder::Rows(const Piece& piece) {
   const NodeOut whole = Copy(piece.whole);
   if (piece.rows == Piece::kAll) return whole;
   // The rows that multiply x or h are as many as it has columns.
-  const NodeOut shape = Add("Shape", {MatrixAs(piece.first)});
-  const NodeOut number =
-      Add("StridedSlice", {shape, Integers({-1}), Integers({0}), Integers({1})},
-          [](NodeBuilder* builder) { builder->Attr("end_mask", 1); });
+  const NodeOut number = NumColumns(MatrixAs(piece.first));
   const NodeOut first = Integers({0});
   // whole[:number] or whole[number:]
   const bool is_first = piece.rows == Piece::kFirst;
@@ -239,21 +245,38 @@ bool AreWhole(const std::vector<Piece>& pieces, const Loop& loop) {
   return true;
 }
 
-// Pieces of equal sizes beside each other, with numbers that are added to each.
-NodeOut Builder::Join(const std::vector<Piece>& pieces,
+// Whether a bias may be one number for all units of a gate.
+bool MayBroadcast(const Piece& bias) {
+  return !bias.is_vector && !bias.columns.has_value();
+}
+
+// Pieces of equal sizes beside each other; of biases of a cell, with numbers
+// that are added to each.
+NodeOut Builder::Join(const std::vector<Piece>& pieces, const Cell* bias_of,
                       const std::vector<double>& numbers) {
   const bool has_numbers =
       std::any_of(numbers.begin(), numbers.end(),
                   [](double number) { return number != 0; });
-  if (AreWhole(pieces, loop_) && !has_numbers) return Rows(pieces[0]);
+  const bool may_broadcast =
+      bias_of != nullptr &&
+      std::any_of(pieces.begin(), pieces.end(), MayBroadcast);
+  if (AreWhole(pieces, loop_) && !has_numbers && !may_broadcast) {
+    return Rows(pieces[0]);
+  }
   std::vector<NodeOut> parts;
   for (size_t i = 0; i < pieces.size(); ++i) {
     NodeOut part = Columns(pieces[i]);
+    if (bias_of != nullptr && MayBroadcast(pieces[i])) {
+      // [1, units], [units] or [1]
+      part = Add("BroadcastTo", {Add("Reshape", {part, Integers({-1})}),
+                                 NumColumns(Argument(bias_of->h))});
+    }
     if (has_numbers && numbers[i] != 0) {
       part = Add("AddV2", {part, Number(numbers[i])});
     }
     parts.push_back(part);
   }
+  if (parts.size() == 1) return parts[0];
   return Add("ConcatV2", {}, [&](NodeBuilder* builder) {
     builder->Input(parts).Input(Integer(-1));
   });
@@ -297,7 +320,7 @@ NodeOut Builder::Bias(const Cell& cell) {
   }
   std::vector<NodeOut> sums;
   for (const auto& pieces : biases) {
-    NodeOut joined = Join(pieces, numbers);
+    NodeOut joined = Join(pieces, &cell, numbers);
     numbers.clear();
     const bool are_vectors =
         std::all_of(pieces.begin(), pieces.end(),

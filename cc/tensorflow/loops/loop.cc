@@ -105,8 +105,13 @@ PartialTensorShape ShapeIn(const Node* node, const char* attribute) {
              : PartialTensorShape();
 }
 
-// The shape of an output in attributes of its node; unknown if they lack it.
+// The shape of an output in attributes of its node; unknown if they lack it, or
+// if it is the handle of a TensorFlow variable, whose own shape says nothing.
 PartialTensorShape ShapeInList(const Node* node, int output) {
+  if (output >= node->num_outputs() ||
+      node->output_type(output) == tensorflow::DT_RESOURCE) {
+    return PartialTensorShape();
+  }
   for (const char* attribute : {"output_shapes", "_output_shapes"}) {
     const auto* const shapes = node->attrs().Find(attribute);
     if (shapes != nullptr && shapes->list().shape_size() > output &&

@@ -114,16 +114,19 @@ bool IsOfWeights(const Node* node, const Loop* loop, int max_depth) {
 }
 
 // Whether a value that no step changes, and is added to matrices, is known to
-// be a vector.
+// be a vector of all columns.
 bool IsVector(const Value* value, const Value* sum, const Loop& loop) {
+  const auto shape = ShapeOf(*value, loop);
   return sum->node->type_string() == "BiasAdd" ||
-         ShapeOf(*value, loop).dims() == 1;
+         (shape.dims() == 1 && shape.dim_size(0) > 1);
 }
 
-// Whether it may be one. A value for each sequence would be a matrix.
+// Whether it may be one, or the same for all columns. A value for each sequence
+// would be a matrix.
 bool MayBeVector(const Value* value, const Loop& loop) {
-  return ShapeOf(*value, loop).dims() < 0 &&
-         IsOfWeights(value->node, &loop, kMaxDepth);
+  const auto shape = ShapeOf(*value, loop);
+  return shape.dims() == 1 ||
+         (shape.dims() < 0 && IsOfWeights(value->node, &loop, kMaxDepth));
 }
 
 // Whether a value consists of the columns of two matrices.

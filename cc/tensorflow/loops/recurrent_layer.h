@@ -20,7 +20,9 @@ struct Piece {
   // A matrix that [first, last] is multiplied by: the rows of one of them.
   enum { kAll, kFirst, kLast } rows = kAll;
   const Value* first = nullptr;
-  bool is_vector = false;  // or a bias may be a matrix of one row
+  // Whether a bias is a vector of all columns. Or it may be a matrix of one
+  // row, or one number for all columns.
+  bool is_vector = false;
 };
 
 // What a step adds up for a gate: x W + h R + the biases.
