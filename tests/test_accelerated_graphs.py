@@ -252,7 +252,8 @@ def test_weights_that_a_cell_computes():
 class OtherBias(keras.layers.SimpleRNNCell):
     """Its bias has another shape, which a sum broadcasts."""
 
-    shape, number = (), 0.0
+    shape: tuple[int, ...] = ()
+    number = 0.0
 
     def build(self, shape):
         super().build(shape)
@@ -371,7 +372,7 @@ class PeepholeBlockCell(BlockCell):
 class MultiCell(Cell):
     """What `MultiRNNCell` does."""
 
-    cells = LSTMCell, BasicRNNCell, BlockCell
+    cells: tuple[type[Cell], ...] = (LSTMCell, BasicRNNCell, BlockCell)
 
     def __init__(self):
         self.layers = [cell(FEATURES if i == 0 else UNITS) for i, cell in enumerate(self.cells)]
