@@ -4,7 +4,7 @@
 #
 #   tools/memcheck.sh [PYTEST_ARGUMENT ...]
 #
-# By default, runs the tests below, except the slow ones: each op, type, mode and pass, bad input, and graphs of others.
+# By default, runs the tests below, except the slow ones: each op, type, mode and pass, and bad input.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -17,7 +17,6 @@ readonly TESTS=(
   tests/test_{builtin_kernels,golden,cell_bad_input,op_bad_input,cell_second_order}.py
   tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
   tests/test_gru_block_cell_{gradients,parity,shapes}.py
-  tests/test_accelerated_graphs.py
 )
 
 # Copies the installed package and replaces its libraries with the sanitizer builds, without the GPU and XLA libraries.
