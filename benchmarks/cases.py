@@ -176,10 +176,8 @@ class Case:
     def name(self) -> str:
         """The name that `parse_case` takes."""
         words = [self.kind if self.kind != "network" else "", self.cell, *map(str, self.sizes)]
-        texts = {
-            **{"layers": f"{self.layers}layers", "steps": f"{self.steps}steps"},
-            **{"writer": self.writer, "dtype": self.dtype},
-        }
+        texts = {"layers": f"{self.layers}layers", "steps": f"{self.steps}steps"}
+        texts |= {"writer": self.writer, "dtype": self.dtype}
         return "-".join(filter(None, [*words, *self._options(texts)]))
 
     @property

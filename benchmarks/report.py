@@ -284,6 +284,16 @@ _EXPORTED = (
     ("steps, inputs, units", lambda _, case: ", ".join(map(str, case.sizes[1:]))),
     ("written by", lambda _, case: WRITERS[case.writer]),
 )
+_OF_EXPORTED = {
+    "SavedModels, called from Python": [column for batch in EXPORTED_BATCHES for column in _of_files(batch)],
+    "The same files in a C program": [
+        column for batch in EXPORTED_BATCHES for column in _of_keras(SERVE_IN_C, f"batch {batch}", batch)
+    ],
+    "Models of Keras with accelerate_keras": [
+        *_of_keras(FUNCTION, f"inference, batch {EXPORTED_BATCHES[0]}", EXPORTED_BATCHES[0]),
+        *_of_keras(TRAIN_ON_BATCH, f"training step, batch {EXPORTED_BATCHES[1]}", EXPORTED_BATCHES[1]),
+    ],
+}
 _LOAD = (("load", lambda section, _: SECTIONS[section].title),)
 _WAITING = [Column(label(peer), [wait(50, TANH, peer), wait(99, TANH, peer)], (short, short)) for peer in PEERS]
 
@@ -413,21 +423,8 @@ PARTS: dict[str, Sequence[Table]] = {
         ),
     ],
     GRAPHS: [
-        *(
-            Table(title, [GRAPHS], columns, lambda case: case.batch == EXPORTED_BATCHES[0], _EXPORTED)
-            for title, columns in {
-                "SavedModels, called from Python": [
-                    column for batch in EXPORTED_BATCHES for column in _of_files(batch)
-                ],
-                "The same files in a C program": [
-                    column for batch in EXPORTED_BATCHES for column in _of_keras(SERVE_IN_C, f"batch {batch}", batch)
-                ],
-                "Models of Keras with accelerate_keras": [
-                    *_of_keras(FUNCTION, f"inference, batch {EXPORTED_BATCHES[0]}", EXPORTED_BATCHES[0]),
-                    *_of_keras(TRAIN_ON_BATCH, f"training step, batch {EXPORTED_BATCHES[1]}", EXPORTED_BATCHES[1]),
-                ],
-            }.items()
-        ),
+        Table(title, [GRAPHS], columns, lambda case: case.batch == EXPORTED_BATCHES[0], _EXPORTED)
+        for title, columns in _OF_EXPORTED.items()
     ],
     "memory": [
         Table(

@@ -130,10 +130,7 @@ def join(runs: Sequence[Run]) -> Run:
         for failure in run.failures
         if not any((failure.case, failure.peer) in each for each in measured if each is not own)
     ]
-    return runs[0].replace(
-        measurements=[each for run in runs for each in run.measurements],
-        failures=failures,
-    )
+    return runs[0].replace(measurements=[each for run in runs for each in run.measurements], failures=failures)
 
 
 # ---------------------------------------------------------------- figures

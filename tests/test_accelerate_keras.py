@@ -213,8 +213,7 @@ WAYS_TO_TRAIN = {
 def test_models_are_trained_in_all_ways(way, module, runs):
     options = dict(WAYS_TO_TRAIN[way])
     policy, strategy = options.pop("policy", "float32"), options.pop("strategy", None)
-    of_policies = module.config if module is keras else module.mixed_precision
-    of_policies.set_dtype_policy(policy) if module is keras else of_policies.set_global_policy(policy)
+    set_policy = module.config.set_dtype_policy if module is keras else module.mixed_precision.set_global_policy
 
     def trained():
         with strategy("/cpu:0").scope() if strategy else contextlib.nullcontext():
@@ -227,12 +226,13 @@ def test_models_are_trained_in_all_ways(way, module, runs):
             losses.append(model.train_on_batch(X, Y))
         return [*losses, model.predict(X, batch_size=1, verbose=0), *model.get_weights()]
 
+    set_policy(policy)
     try:
         expected = trained()
         with accelerate_keras(strict=True):
             count, actual = runs.during(trained)
     finally:
-        of_policies.set_dtype_policy("float32") if module is keras else of_policies.set_global_policy("float32")
+        set_policy("float32")
     assert count > 0
     # Keras rounds to 16 bits after each operation of a step.
     tolerance = parity.TOLERANCES[policy.removeprefix("mixed_")] * (1 if policy == "float32" else 5)
