@@ -63,6 +63,7 @@ bool GainsOnAmpere(const rnn::RnnConfig& config, const rnn::RnnSize& size) {
   if (size.batch % 8 != 0 || size.batch > 128) return false;
   switch (config.mode) {
     case rnn::RnnMode::kGru:
+    case rnn::RnnMode::kGruResetBefore:
       return false;
     case rnn::RnnMode::kLstm:
       return true;

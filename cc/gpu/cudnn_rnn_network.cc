@@ -18,6 +18,8 @@ cudnnRNNMode_t CudnnMode(rnn::RnnMode mode) {
       return CUDNN_LSTM;
     case rnn::RnnMode::kGru:
       return CUDNN_GRU;
+    case rnn::RnnMode::kGruResetBefore:
+      break;  // not of cuDNN
   }
   return CUDNN_LSTM;
 }

@@ -265,8 +265,8 @@ class LayerSweeps {
   template <typename Launch>
   Status LaunchCell(const Launch& launch) const {
     Status status;
-    cells::WithCell<C>(config().mode,
-                       [&](auto cell) { status = launch(cell); });
+    cells::WithCudnnCell<C>(config().mode,
+                            [&](auto cell) { status = launch(cell); });
     return status;
   }
 

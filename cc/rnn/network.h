@@ -12,6 +12,9 @@
 //     r = sigmoid(W_r x + bW_r + R_r h_prev + bR_r), u alike
 //     n = tanh(W_n x + bW_n + r ∘ (R_n h_prev + bR_n))
 //     h = (1 - u) ∘ n + u ∘ h_prev
+//   gru_reset_before, only with Keras's weights, which have one bias:
+//     r, u and h as in gru
+//     n = tanh(W_n x + b_n + R_n (r ∘ h_prev))
 //
 // The input of a layer is the output of the layer below, with both directions
 // concatenated, after dropout. All arrays are dense, row-major and owned by the

@@ -16,11 +16,14 @@ std::string Describe(const RnnConfig& config) {
               ", num_units ", config.num_units, ", num_proj ", config.num_proj);
 }
 
-RnnMode RnnModeOf(const std::string& name, std::string* error) {
+RnnMode RnnModeOf(const std::string& name, bool is_of_cudnn,
+                  std::string* error) {
   std::vector<const char*> names;
-  for (const RnnModeTraits& traits : RnnModes()) names.push_back(traits.name);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (name == names[i]) return static_cast<RnnMode>(i);
+  for (std::size_t i = 0; i < RnnModes().size(); ++i) {
+    const auto mode = static_cast<RnnMode>(i);
+    if (is_of_cudnn && !IsOfCudnn(mode)) continue;
+    if (name == TraitsOf(mode).name) return mode;
+    names.push_back(TraitsOf(mode).name);
   }
   CheckName("rnn_mode", name, names, error);
   return RnnMode::kLstm;
@@ -55,7 +58,7 @@ std::string CellAttributes::Error() const {
   };
   return Join(
       "activation must be tanh and recurrent_activation sigmoid unless "
-      "rnn_mode is lstm or gru, but they are ",
+      "rnn_mode is lstm, gru or gru_reset_before, but they are ",
       name(activations.state), " and ", name(activations.gate),
       " where rnn_mode is ", TraitsOf(mode).name);
 }

@@ -43,7 +43,9 @@ struct NetworkAttributes {
 
 // Convert a name from RnnModes() or ActivationNames(). For other names, which
 // TensorFlow's op definitions reject, they set *error unless it is already set.
-RnnMode RnnModeOf(const std::string& name, std::string* error);
+// is_of_cudnn: whether only cuDNN's modes are accepted.
+RnnMode RnnModeOf(const std::string& name, bool is_of_cudnn,
+                  std::string* error);
 Activation ActivationOf(const char* attribute, const std::string& name,
                         std::string* error);
 // Sets *error, unless it is already set, if `name` is not one of `names`.
@@ -69,7 +71,7 @@ auto ReadCellAttributes(const Get& get, CellAttributes* attributes) {
   if (status.ok()) status = get("recurrent_activation", &gate);
   if (!status.ok()) return status;
   std::string* const error = &attributes->name_error;
-  attributes->mode = RnnModeOf(rnn_mode, error);
+  attributes->mode = RnnModeOf(rnn_mode, /*is_of_cudnn=*/false, error);
   attributes->activations = {ActivationOf("activation", state, error),
                              ActivationOf("recurrent_activation", gate, error)};
   return status;
@@ -86,7 +88,7 @@ auto ReadNetworkAttributes(const Get& get, NetworkAttributes* attributes) {
   if (status.ok()) status = get("dropout", &attributes->dropout);
   if (!status.ok()) return status;
   std::string* const error = &attributes->name_error;
-  attributes->mode = RnnModeOf(rnn_mode, error);
+  attributes->mode = RnnModeOf(rnn_mode, /*is_of_cudnn=*/true, error);
   CheckName("input_mode", attributes->input_mode,
             {"linear_input", "skip_input", "auto_select"}, error);
   CheckName("direction", direction, {"unidirectional", "bidirectional"}, error);

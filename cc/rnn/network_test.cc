@@ -85,6 +85,7 @@ void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
   const bool skips = config.skip_input && pseudo_layer < config.num_directions;
   const Array one{1};
   std::vector<Array> input, recurrent;  // [gates][U]
+  Array reset;                          // r ∘ h, once r is known
   for (std::int64_t gate = 0; gate < config.num_gates(); ++gate) {
     Array from_input = skips ? x : Array(units);
     Array from_state(units);
@@ -93,10 +94,17 @@ void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
       AddProduct(k, layout.InputMatrix(pseudo_layer), first, x, from_input);
     }
     AddProduct(k, layout.InputBias(pseudo_layer), first, one, from_input);
-    AddProduct(k, layout.RecurrentMatrix(pseudo_layer), first, h, from_state);
+    AddProduct(k, layout.RecurrentMatrix(pseudo_layer), first,
+               gate < config.num_recurrent_gates() ? h : reset, from_state);
     AddProduct(k, layout.RecurrentBias(pseudo_layer), first, one, from_state);
     input.push_back(from_input);
     recurrent.push_back(from_state);
+    if (gate + 1 != config.num_recurrent_gates()) continue;
+    for (std::int64_t u = 0; u < static_cast<std::int64_t>(h.size()); ++u) {
+      reset.push_back(
+          Activate(config.activations.gate, input[0][u] + recurrent[0][u]) *
+          h[u]);
+    }
   }
   const auto sum = [&](int i, std::int64_t unit) {
     return input[i][unit] + recurrent[i][unit];
@@ -124,6 +132,11 @@ void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
         const double n = state(input[2][u] + gate(0, u) * recurrent[2][u]);
         const double update = gate(1, u);
         out[u] = (1 - update) * n + update * h[u];
+        break;
+      }
+      case RnnMode::kGruResetBefore: {
+        const double update = gate(1, u);
+        out[u] = (1 - update) * state(sum(2, u)) + update * h[u];
         break;
       }
     }
@@ -634,13 +647,19 @@ TYPED_TEST(NetworkTest, BitsDoNotDependOnElementPosition) {
 TYPED_TEST(NetworkTest, PaddingHasNoEffect) {
   SerialExecutor executor;
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
-    for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru}) {
-      Case small = RandomCase({mode, false, 2, 2, 3, 17, 0}, {5, 4});
+    for (RnnMode mode : {RnnMode::kTanh, RnnMode::kLstm, RnnMode::kGru,
+                         RnnMode::kGruResetBefore}) {
+      const bool is_keras = !IsOfCudnn(mode);
+      const std::int64_t n = is_keras ? 1 : 2;  // directions and layers
+      const std::int64_t deep = is_keras ? 1 : 3;
+      Case small = RandomCase({mode, false, n, n, 3, 17, 0, is_keras}, {5, 4});
       small.lengths = {2, 0, 5, 1};
-      Case in_place = RandomCase({mode, false, 2, 2, 3, 17, 0}, {3, 4});
+      Case in_place =
+          RandomCase({mode, false, n, n, 3, 17, 0, is_keras}, {3, 4});
       in_place.lengths = {2, 0, 3, 1};
       std::vector<Case> cases{small, in_place,
-                              UnsortedCase({mode, false, 2, 3, 3, 61, 0})};
+                              UnsortedCase({mode, false, n, deep, 3,
+                                            is_keras ? 161 : 61, 0, is_keras})};
       for (Case& k : cases) {
         SCOPED_TRACE(std::string(InstructionSetName(instruction_set)) + " " +
                      Describe(k));
@@ -660,6 +679,8 @@ TYPED_TEST(NetworkTest, WeightsHaveNoEffectOnEmptySequences) {
   for (InstructionSet instruction_set : SupportedInstructionSets()) {
     for (RnnConfig config : {RnnConfig{RnnMode::kTanh, false, 1, 1, 3, 17, 0},
                              {RnnMode::kGru, false, 1, 1, 3, 17, 0},
+                             {RnnMode::kGruResetBefore, false, 1, 1, 3, 17, 0,
+                              /*keeps_output=*/true},
                              {RnnMode::kLstm, false, 1, 1, 3, 17, 0},
                              {RnnMode::kLstm, false, 1, 1, 3, 17, 5}}) {
       Case k = RandomCase(config, {3, 4});

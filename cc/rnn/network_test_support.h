@@ -26,6 +26,11 @@ namespace tf_rnn_ops::rnn {
 constexpr RnnMode kModes[] = {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm,
                               RnnMode::kGru};
 
+// Of Keras layers.
+constexpr RnnMode kKerasModes[] = {RnnMode::kTanh, RnnMode::kRelu,
+                                   RnnMode::kLstm, RnnMode::kGru,
+                                   RnnMode::kGruResetBefore};
+
 // Non-standard activations, covering each one for the state and for the gates.
 constexpr Activations kOtherActivations[] = {
     {Activation::kRelu, Activation::kSigmoid},
@@ -133,14 +138,15 @@ class Buffer {
 
 // Calls body(params_index, array, index) for each element of a params buffer,
 // where array and index are its place in Keras's weights: array 0 is the
-// kernel, 1 the recurrent kernel, 2 the bias. Except for a GRU, two biases map
-// to one.
+// kernel, 1 the recurrent kernel, 2 the bias. If Keras has one bias, two biases
+// map to it.
 template <typename Body>
 void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
   const CudnnRnnParamsLayout layout(config);
   const std::int64_t gates = config.num_gates(), units = config.num_units;
   for (std::int64_t gate = 0; gate < gates; ++gate) {
-    const bool is_gru = config.mode == RnnMode::kGru;
+    const bool is_gru = TraitsOf(config.mode).gates == 3;
+    const bool has_two_biases = KerasBiasRows(config.mode) == 2;
     const std::int64_t keras_gate = is_gru && gate < 2 ? 1 - gate : gate;
     for (std::int64_t unit = 0; unit < units; ++unit) {
       const std::int64_t row = gate * units + unit;
@@ -150,7 +156,9 @@ void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
           layout.RecurrentBias(0)};
       for (int i = 0; i < 4; ++i) {
         for (std::int64_t j = 0; j < regions[i].cols; ++j) {
-          const std::int64_t keras_row = i < 2 ? j : i == 3 && is_gru ? 1 : 0;
+          const std::int64_t keras_row = i < 2                      ? j
+                                         : i == 3 && has_two_biases ? 1
+                                                                    : 0;
           body(regions[i].offset + row * regions[i].cols + j, i < 2 ? i : 2,
                keras_row * gates * units + col);
         }
@@ -427,7 +435,7 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   k.dot_input_h = RandomArray(hidden, 1, generator);
   k.dot_input_c = RandomArray(cell, 1, generator);
   k.dot_params = RandomArray(k.params.size(), scale, generator);
-  if (HasKerasWeights(config) && config.mode != RnnMode::kGru) {
+  if (HasKerasWeights(config) && KerasBiasRows(config.mode) == 1) {
     // Keras has one bias, and its rounding differs from the sum of two rounded
     // biases.
     const auto region = CudnnRnnParamsLayout(config).RecurrentBias(0);
@@ -448,9 +456,54 @@ inline Case UnsortedCase(const RnnConfig& config) {
   return k;
 }
 
+// Keras layers: weights read in place, with few and many rows, and packed.
+inline std::vector<Case> KerasCases() {
+  std::vector<Case> cases;
+  for (RnnMode mode : kKerasModes) {
+    for (RnnSize size : {RnnSize{2, 7}, RnnSize{3, 41}, RnnSize{9, 7}}) {
+      Case k = RandomCase({mode, false, 1, 1, 5, 37, 0, true}, size);
+      k.time_major = false;
+      cases.push_back(k);
+      k.lengths.resize(size.batch, 1);
+      k.lengths[0] = static_cast<std::int32_t>(size.time);
+      k.lengths[1] = 0;
+      cases.push_back(k);
+      k.lengths.assign(size.batch, 0);
+      cases.push_back(k);
+    }
+    if (TraitsOf(mode).gates > 1) {
+      cases.push_back(UnsortedCase({mode, false, 1, 1, 3, 161, 0, true}));
+      for (const Activations& activations : kOtherActivations) {
+        // Over many steps, unbounded gates overflow float.
+        for (std::int64_t time : {2, 3}) {
+          // Linear gates also amplify the rounding of bfloat16 products.
+          if (time > 2 && activations.gate == Activation::kLinear) continue;
+          RnnConfig config{mode, false, 1, 1, 5, 37, 0, true, activations};
+          cases.push_back(RandomCase(config, {time, 7}));
+        }
+      }
+    }
+    // The last size has more steps than are prepared at once, also backward.
+    for (RnnSize size :
+         {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{4, 1}, RnnSize{40, 14}}) {
+      // Over many steps without inputs, rectifiers approach their kinks.
+      const std::int64_t units = size.time > 4 ? 4 : 70;
+      cases.push_back(RandomCase({mode, false, 1, 1, 0, units, 0, true}, size));
+      cases.push_back(RandomCase({mode, false, 1, 1, 67, 64, 0, true}, size));
+    }
+    for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
+      cases.push_back(RandomCase({mode, false, 1, 1, 3, 4, 0, true}, size));
+    }
+  }
+  // Enough steps and samples that kept values are written past the caches.
+  cases.push_back(RandomCase(
+      {RnnMode::kGruResetBefore, false, 1, 1, 3, 16, 0, true}, {180, 64}));
+  return cases;
+}
+
 // Every mode and option, with sizes near the widths of vectors and panels.
 inline std::vector<Case> Cases() {
-  std::vector<Case> cases;
+  std::vector<Case> cases = KerasCases();
   for (RnnMode mode : kModes) {
     // Few steps, for which weights are read in place, and more steps.
     for (RnnSize size : {RnnSize{2, 7}, RnnSize{9, 7}}) {
@@ -480,37 +533,6 @@ inline std::vector<Case> Cases() {
     cases.push_back(unsorted);
     for (RnnSize size : {RnnSize{0, 3}, RnnSize{3, 0}}) {
       cases.push_back(RandomCase({mode, false, 2, 2, 3, 4, 0}, size));
-    }
-    // Keras's weights: read in place, with few and many rows, and packed.
-    for (RnnSize size : {RnnSize{2, 7}, RnnSize{3, 41}, RnnSize{9, 7}}) {
-      Case k = RandomCase({mode, false, 1, 1, 5, 37, 0, true}, size);
-      k.time_major = false;
-      cases.push_back(k);
-      k.lengths.resize(size.batch, 1);
-      k.lengths[0] = static_cast<std::int32_t>(size.time);
-      k.lengths[1] = 0;
-      cases.push_back(k);
-      k.lengths.assign(size.batch, 0);
-      cases.push_back(k);
-    }
-    if (TraitsOf(mode).gates > 1) {
-      for (const Activations& activations : kOtherActivations) {
-        // Over many steps, unbounded gates overflow float.
-        for (std::int64_t time : {2, 3}) {
-          // Linear gates also amplify the rounding of bfloat16 products.
-          if (time > 2 && activations.gate == Activation::kLinear) continue;
-          RnnConfig config{mode, false, 1, 1, 5, 37, 0, true, activations};
-          cases.push_back(RandomCase(config, {time, 7}));
-        }
-      }
-    }
-    // The last size has more steps than are prepared at once, also backward.
-    for (RnnSize size :
-         {RnnSize{1, 1}, RnnSize{2, 2}, RnnSize{4, 1}, RnnSize{40, 14}}) {
-      // Over many steps without inputs, rectifiers approach their kinks.
-      const std::int64_t units = size.time > 4 ? 4 : 70;
-      cases.push_back(RandomCase({mode, false, 1, 1, 0, units, 0, true}, size));
-      cases.push_back(RandomCase({mode, false, 1, 1, 67, 64, 0, true}, size));
     }
     for (RnnSize size : {RnnSize{2, 2}, RnnSize{7, 2}}) {
       cases.push_back(RandomCase({mode, false, 1, 2, 0, 4, 0}, size));

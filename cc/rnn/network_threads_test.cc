@@ -61,6 +61,9 @@ std::vector<Case> ManyTasksCases() {
   // Large outputs are written past the caches.
   add({RnnMode::kTanh, false, 2, 1, 3, 16, 0}, {260, 64});
   for (RnnMode mode : kModes) add({mode, false, 1, 1, 40, 260, 0}, {50, 1});
+  for (std::int64_t batch : {1, 40}) {
+    add({RnnMode::kGruResetBefore, false, 1, 1, 40, 260, 0, true}, {20, batch});
+  }
   return cases;
 }
 
@@ -73,6 +76,8 @@ std::vector<Case> FewStepsCases() {
     }
     cases.push_back(
         RandomCase({RnnMode::kLstm, false, 1, 1, 40, 260, 200}, size));
+    cases.push_back(RandomCase(
+        {RnnMode::kGruResetBefore, false, 1, 1, 40, 260, 0, true}, size));
   }
   return cases;
 }
@@ -137,8 +142,13 @@ void RunCancelledPasses(Engine<float>& engine, Threads& threads,
 // A cancelled pass stays within its memory, which sanitizers check, and does
 // not hang.
 TEST(NetworkCancelledTest, StaysInItsMemoryAndReturns) {
+  std::vector<RnnConfig> configs = {
+      {RnnMode::kGruResetBefore, false, 1, 1, 20, 40, 0, true}};
   for (RnnMode mode : kModes) {
-    Case k = RandomCase({mode, false, 2, 2, 20, 40, 0}, {6, 9});
+    configs.push_back({mode, false, 2, 2, 20, 40, 0});
+  }
+  for (const RnnConfig& config : configs) {
+    Case k = RandomCase(config, {6, 9});
     k.lengths = {6, 0, 3, 6, 1, 2, 6, 5, 4};
     Engine<float> engine(ActiveInstructionSet(), k);
     SerialExecutor serial;

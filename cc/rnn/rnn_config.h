@@ -9,7 +9,8 @@
 
 namespace tf_rnn_ops::rnn {
 
-enum class RnnMode { kRelu, kTanh, kLstm, kGru };
+// kGruResetBefore: Keras's GRU with reset_after=False, which cuDNN lacks.
+enum class RnnMode { kRelu, kTanh, kLstm, kGru, kGruResetBefore };
 
 // Properties of the cell of a mode. See simd/cells for the formulas.
 struct RnnModeTraits {
@@ -17,22 +18,30 @@ struct RnnModeTraits {
   // Number of gates, each with its own weights and biases. In cuDNN's order:
   // LSTM input, forget, new cell, output; GRU reset, update, new.
   std::int64_t gates;
+  // How many of the gates, the first ones, multiply R with h_prev. The others
+  // multiply it with r ∘ h_prev, in a second half of the step.
+  std::int64_t recurrent_gates;
   std::int64_t blocks;  // pre-activation sums: see simd/cells/cells.h
   std::int64_t kept;    // values kept for the backward pass, per unit and step
   bool has_cell_state;
 };
 // Indexed by RnnMode. A function, because an object would be defined once for
 // each instruction set.
-constexpr std::array<RnnModeTraits, 4> RnnModes() {
+constexpr std::array<RnnModeTraits, 5> RnnModes() {
   return {{
-      {"rnn_relu", 1, 1, 0, false},
-      {"rnn_tanh", 1, 1, 0, false},
-      {"lstm", 4, 4, 5, true},
-      {"gru", 3, 4, 4, false},
+      {"rnn_relu", 1, 1, 1, 0, false},
+      {"rnn_tanh", 1, 1, 1, 0, false},
+      {"lstm", 4, 4, 4, 5, true},
+      {"gru", 3, 3, 4, 4, false},
+      {"gru_reset_before", 3, 2, 3, 3, false},
   }};
 }
 constexpr RnnModeTraits TraitsOf(RnnMode mode) {
   return RnnModes()[static_cast<std::size_t>(mode)];
+}
+// Whether cuDNN has the mode.
+constexpr bool IsOfCudnn(RnnMode mode) {
+  return mode != RnnMode::kGruResetBefore;
 }
 constexpr std::int64_t MaxBlocks() {
   std::int64_t most = 0;
@@ -94,7 +103,15 @@ struct RnnConfig {
   BlockLstm block_lstm{};
 
   std::int64_t num_gates() const { return TraitsOf(mode).gates; }
+  std::int64_t num_recurrent_gates() const {
+    return TraitsOf(mode).recurrent_gates;
+  }
   bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
+  // Whether a step has a second half, which multiplies what the cells of the
+  // first half computed: with the projection, or with R of the last gate.
+  bool has_second_half() const {
+    return num_proj > 0 || num_recurrent_gates() < num_gates();
+  }
   // Values kept for the backward pass, per unit and step.
   std::int64_t num_kept() const {
     return TraitsOf(mode).kept + (block_lstm.is_used ? 1 : 0);

@@ -94,8 +94,8 @@ struct Weights {
   // cuDNN's order, except that a GRU's update gate comes first.
   E* kernel = nullptr;            // [I, G * U]
   E* recurrent_kernel = nullptr;  // [U, G * U]
-  // [KerasBiasRows(mode), G * U], or null for zeros. Only a GRU has a second
-  // row, the recurrent bias.
+  // [KerasBiasRows(mode), G * U], or null for zeros. The second row, of mode
+  // gru, is the recurrent bias.
   E* bias = nullptr;
   // Whether an LSTM's new cell precedes the forget gate.
   bool has_new_cell_second = false;

@@ -82,6 +82,7 @@ struct ForwardRun : ValueRun<T, Units, Activations> {
   T* c;                      // c_prev, replaced by c; if there is a cell state
   T* kept;                   // for the backward pass, or null
   std::int64_t kept_stride;  // between values
+  T* carried;                // from the first half of a step to the second
   bool keeps_uncached;
   bool keeps_pairs;  // as ToFinitePair
 
@@ -111,6 +112,14 @@ struct ForwardRun : ValueRun<T, Units, Activations> {
 
   TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T> x) const {
     units.Write(x, c);
+  }
+  // Keeps a value that the second half of the step reads.
+  TF_RNN_OPS_VECTOR_INLINE void Carry(std::int64_t index, Vector<T> x) const {
+    Keep(index, x);
+    units.Write(x, carried);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Vector<T> Carried(std::int64_t /*index*/) const {
+    return units.Read(carried);
   }
   TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index, Vector<T> x) const {
     if (kept == nullptr) return;
@@ -208,6 +217,13 @@ struct TangentRun {
                                      const Dual<T>& x) const {
     units.Write(x.tangent, dot_kept + index * kept_stride);
   }
+  TF_RNN_OPS_VECTOR_INLINE void Carry(std::int64_t index,
+                                      const Dual<T>& x) const {
+    Keep(index, x);
+  }
+  TF_RNN_OPS_VECTOR_INLINE Dual<T> Carried(std::int64_t index) const {
+    return {Kept(index), units.Read(dot_kept + index * kept_stride)};
+  }
 
  private:
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Kept(std::int64_t index) const {
@@ -232,11 +248,13 @@ struct BackwardRun : PeepholeRun<ComputeType<P>, Units> {
   const T* h_prev;
   const T* c_prev;
   const T* h;
-  Vector<T> d_h;  // with respect to the result of the forward step
+  Vector<T> d_h;  // with respect to the result of the step, or its first half
   T* d_c;         // with respect to c, replaced by that with respect to c_prev
   P* d_blocks;    // with respect to the blocks of the cell
   std::int64_t d_blocks_stride;
-  T* cell_output;  // input of a projection, if its gradient is needed
+  // What the second half of a step multiplies, if the gradient of its weights
+  // is needed.
+  T* cell_output;
   // With respect to the outputs of TensorFlow's LSTM ops.
   LstmActivations<const T> d_activations;
 

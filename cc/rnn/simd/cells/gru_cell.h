@@ -28,6 +28,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename T>
 struct GruCell {
   static constexpr std::int64_t kGates = 3;
+  static constexpr std::int64_t kRecurrentGates = kGates;
   static constexpr std::int64_t kBlocks = 4;
   static constexpr std::int64_t kKept = 4;
   static constexpr std::int64_t kFirstRecurrent = 1;

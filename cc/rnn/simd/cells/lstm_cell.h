@@ -36,6 +36,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename T, bool kIsBlock = false>
 struct LstmCell {
   static constexpr std::int64_t kGates = 4;
+  static constexpr std::int64_t kRecurrentGates = kGates;
   static constexpr std::int64_t kBlocks = 4;
   static constexpr std::int64_t kKept = kIsBlock ? 6 : 5;
   static constexpr std::int64_t kFirstRecurrent = 0;

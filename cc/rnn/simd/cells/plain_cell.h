@@ -18,6 +18,7 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 template <typename Activation>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
+  static constexpr std::int64_t kRecurrentGates = kGates;
   static constexpr std::int64_t kBlocks = 1;
   static constexpr std::int64_t kKept = 0;
   static constexpr std::int64_t kFirstRecurrent = 0;

@@ -1,5 +1,5 @@
 // Shared by the forward pass of a layer and its tangent: panels of
-// pre-activation sums, states and the projection.
+// pre-activation sums, states and the second half of a step.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_FORWARD_STEPS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_FORWARD_STEPS_H_
@@ -19,8 +19,21 @@
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/sizes.h"
+#include "cc/rnn/simd/vector/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// The halves of a step, if it has two.
+enum class StepHalf { kFirst, kSecond };
+
+template <StepHalf half, typename Cell, typename Run>
+TF_RNN_OPS_VECTOR_INLINE auto ForwardHalf(const Run& run) {
+  if constexpr (half == StepHalf::kFirst) {
+    return Cell::Forward(run);
+  } else {
+    return Cell::Finish(run);
+  }
+}
 
 // Number of steps whose input is prepared at once; it must fit in a cache.
 inline std::int64_t StepsAtOnce(const RnnSize& size) {
@@ -34,12 +47,13 @@ struct ForwardStepsScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  P* states;        // [2, D] left operands [B, O]
-  P* cell_outputs;  // [parts, D] left operands [B, U], with a projection
-  T* products;      // [num_threads, ProductSize]
+  P* states;  // [2, D] left operands [B, O]
+  // [parts, D] left operands [B, U], if steps have second halves
+  P* cell_outputs;
+  T* products;  // [num_threads, ProductSize]
   std::int64_t parts;
 
-  // parts: the number of matrices that a projection multiplies.
+  // parts: the number of matrices that a second half multiplies.
   ForwardStepsScratch(const RnnConfig& config, const RnnSize& size,
                       std::int64_t parts, int num_threads, Arena& arena)
       : parts(parts) {
@@ -47,10 +61,10 @@ struct ForwardStepsScratch {
     const CheckedInt directions = config.num_directions;
     states =
         arena.Take<P>(directions * 2 * Left::Size(batch, config.output_size()));
-    cell_outputs =
-        arena.Take<P>(directions * parts *
-                      Left::Size(config.num_proj > 0 ? batch : CheckedInt(0),
-                                 config.num_units));
+    cell_outputs = arena.Take<P>(
+        directions * parts *
+        Left::Size(config.has_second_half() ? batch : CheckedInt(0),
+                   config.num_units));
     products = arena.Take<T>(num_threads * ProductSize(size.batch));
   }
 
@@ -69,6 +83,9 @@ class ForwardSteps {
   using Left = MutableLeftMatrix<P>;
 
   static constexpr std::int64_t kPanelCols = Cell::kGates * kTileCols<T>;
+  // The columns of a panel in the matrices that multiply h_prev.
+  static constexpr std::int64_t kRecurrentCols =
+      Cell::kRecurrentGates * kTileCols<T>;
 
   // panel_weights: the number of weights for the units of a panel in each step.
   ForwardSteps(const LayerShape& shape, const Sweep& sweep,
@@ -81,11 +98,11 @@ class ForwardSteps {
         executor_(executor),
         group_size_(GroupSize<T>(shape.batch, Cell::kBlocks)),
         panels_(CeilDiv(shape.units, kTileCols<T>)),
-        tasks_(
-            shape.directions, shape.batch, sizeof(P), lengths,
-            executor.num_threads(), {panels_, panel_weights},
-            {shape.is_projected ? CeilDiv(shape.output_size, kTileCols<T>) : 0,
-             kTileCols<T> * shape.units}) {}
+        tasks_(shape.directions, shape.batch, sizeof(P), lengths,
+               executor.num_threads(), {panels_, panel_weights},
+               {shape.has_second_half ? CeilDiv(shape.output_size, kTileCols<T>)
+                                      : 0,
+                kTileCols<T> * shape.units}) {}
 
   std::int64_t panels() const { return panels_; }  // of units
   // Number of panels that a task multiplies at once.
@@ -98,7 +115,7 @@ class ForwardSteps {
                 index * SizeOf<Left>(shape_.batch, shape_.output_size),
             shape_.batch, shape_.output_size};
   }
-  // The input of a projection, [B, U].
+  // What the second half of a step multiplies, [B, U].
   Left CellOutput(std::int64_t part, std::int64_t direction) const {
     return {
         scratch_.cell_outputs + (part * shape_.directions + direction) *
@@ -114,7 +131,7 @@ class ForwardSteps {
                    SizeOf<Left>(shape_.batch, shape_.output_size),
                executor_);
       FillZero(scratch_.cell_outputs,
-               shape_.is_projected
+               shape_.has_second_half
                    ? scratch_.parts * shape_.directions *
                          SizeOf<Left>(shape_.batch, shape_.units)
                    : 0,
@@ -122,16 +139,17 @@ class ForwardSteps {
     }
   }
 
-  // A row of panels that all rows share, from an array [D, PanelCols].
-  MatrixView<T> SharedRow(T* array, std::int64_t direction) const {
-    const std::int64_t cols = panels_ * kPanelCols;
+  // A row of panels that all rows share, from an array [D, panels, panel_cols].
+  MatrixView<T> SharedRow(T* array, std::int64_t direction,
+                          std::int64_t panel_cols = kPanelCols) const {
+    const std::int64_t cols = panels_ * panel_cols;
     return {array + direction * cols, 1, cols, 0};
   }
   // The panels of a chunk's steps, in order of time, from an array [D,
-  // StepsAtOnce * B, PanelCols].
-  MatrixView<T> Rows(T* array, std::int64_t direction,
-                     const StepChunk& chunk) const {
-    const std::int64_t cols = panels_ * kPanelCols;
+  // StepsAtOnce * B, panels, panel_cols].
+  MatrixView<T> Rows(T* array, std::int64_t direction, const StepChunk& chunk,
+                     std::int64_t panel_cols = kPanelCols) const {
+    const std::int64_t cols = panels_ * panel_cols;
     return {array + direction * sweep_.steps_at_once() * shape_.batch * cols,
             sweep_.Rows(chunk), cols};
   }
@@ -158,13 +176,13 @@ class ForwardSteps {
     });
   }
 
-  // Runs cell(i, task, worker) and project(i, task, worker) for each task of
-  // step i of the chunk.
-  template <typename Cells, typename Projection>
-  void Run(const StepChunk& chunk, const Cells& cells,
-           const Projection& project) const {
-    tasks_.Run(chunk.steps, /*ends_with_first=*/false, executor_, cells,
-               project);
+  // Runs first(i, task, worker) and, if steps have second halves, second(i,
+  // task, worker) for each task of step i of the chunk.
+  template <typename First, typename Second>
+  void Run(const StepChunk& chunk, const First& first,
+           const Second& second) const {
+    tasks_.Run(chunk.steps, /*ends_with_first=*/false, executor_, first,
+               second);
   }
 
   // A worker's scratch memory for a product.
@@ -176,12 +194,12 @@ class ForwardSteps {
         rows, cols};
   }
 
-  // Projects the outputs of a task's cells with multiply(rows, col, product),
-  // which computes some columns, and passes the results to store(row, unit,
-  // units, h).
+  // Multiplies the outputs of a task's cells with multiply(rows, col, product),
+  // which computes some columns, and passes the results to store(unit, units,
+  // column), where row 0 is the first row of the task.
   template <typename Multiply, typename Store>
-  void Project(std::int64_t t, const StepTask& task, int worker,
-               const Multiply& multiply, const Store& store) const {
+  void RunSecondHalf(std::int64_t t, const StepTask& task, int worker,
+                     const Multiply& multiply, const Store& store) const {
     // Samples that have ended are not multiplied.
     const std::int64_t rows = lengths_.ValidSamples(t, task.row, task.rows);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
@@ -189,13 +207,10 @@ class ForwardSteps {
       const MatrixView<T> product =
           Product(rows, num_panels * kTileCols<T>, worker);
       multiply(rows, first, product);
-      task.ForEachVector<T>(
-          panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
-            const ColumnView<T> h = product.Column(unit - first);
-            for (std::int64_t i = 0; i < task.rows; ++i) {
-              store(task.row + i, unit, units, h.At(i));
-            }
-          });
+      task.ForEachVector<T>(panel, num_panels, shape_.output_size,
+                            [&](auto unit, auto units) {
+                              store(unit, units, product.Column(unit - first));
+                            });
     });
   }
 

@@ -154,12 +154,13 @@ class LayerBackward {
                scratch_.steps, executor),
         has_dot_params_(kParts > 1 && a_.weights[kParts - 1].any()),
         group_size_(GroupSize<T>(shape_.batch, kParts)),
-        tasks_(shape_.directions, shape_.batch, sizeof(P), a_.lengths,
-               executor.num_threads(),
-               {CeilDiv(shape_.output_size, kTileCols<T>),
-                kParts * kTileCols<T> * Cell::kGates * shape_.units},
-               {shape_.is_projected ? CeilDiv(shape_.units, kTileCols<T>) : 0,
-                kParts * kTileCols<T> * shape_.output_size}) {}
+        tasks_(
+            shape_.directions, shape_.batch, sizeof(P), a_.lengths,
+            executor.num_threads(),
+            {CeilDiv(shape_.output_size, kTileCols<T>),
+             kParts * kTileCols<T> * Cell::kRecurrentGates * shape_.units},
+            {shape_.has_second_half ? CeilDiv(shape_.units, kTileCols<T>) : 0,
+             kParts * kTileCols<T> * shape_.output_size}) {}
 
   void Run() const {
     weights_[kValue].Pack(wants_input(), executor_);
@@ -223,7 +224,7 @@ class LayerBackward {
           StepState(chunk, i, task, worker);
         },
         [&](std::int64_t i, const StepTask& task, int worker) {
-          StepProjection(chunk, i, task, worker);
+          StepFirstHalf(chunk, i, task, worker);
         });
   }
 
@@ -284,6 +285,12 @@ class LayerBackward {
     }
   };
 
+  ColumnView<T> StateGradient(int part, std::int64_t d,
+                              std::int64_t unit) const {
+    return shape_.OfDirection(a_.gradients[part].h, d, shape_.output_size)
+        .Column(unit);
+  }
+
   // The summands for the hidden state at time t, starting at `unit`. d_product:
   // null in the first step of a chunk.
   Incoming StateIncoming(int part, std::int64_t d, std::int64_t t,
@@ -292,8 +299,7 @@ class LayerBackward {
     const LayerGradientArrays<T>& gradients = a_.gradients[part];
     Incoming incoming{};
     incoming.d_product = d_product;
-    incoming.d_state =
-        shape_.OfDirection(gradients.h, d, shape_.output_size).Column(unit);
+    incoming.d_state = StateGradient(part, d, unit);
     if (gradients.output != nullptr) {
       incoming.d_output = shape_.OutputAt(gradients.output, d, t).Column(unit);
     }
@@ -302,8 +308,9 @@ class LayerBackward {
 
   // The gradient of the hidden state has three summands: through R h_prev of
   // the following step, through the other uses of h_prev, and from the output.
-  // Without a projection, the gradient of the cell follows. After the last step
-  // of the chunk, only the gradient through R h_prev is added.
+  // Without a projection, the gradient of the cell follows, or of its second
+  // half. After the last step of the chunk, only the gradient through R h_prev
+  // is added.
   void StepState(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                  int worker) const {
     const std::int64_t d = task.direction;
@@ -337,7 +344,7 @@ class LayerBackward {
             } else {
               StepColumns columns = MakeColumns(chunk, i, d, unit);
               columns.incoming = incoming;
-              RunActivatedCells(task, columns, units);
+              RunActivatedCells<kAfterState>(task, columns, units);
             }
           });
     });
@@ -355,7 +362,7 @@ class LayerBackward {
     const auto factors_of = [&](int part, const GateWeights<P, Cell>& weights,
                                 std::int64_t first_panel, std::int64_t cols) {
       ProductSum<P> sum;
-      for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+      for (std::int64_t gate = 0; gate < Cell::kRecurrentGates; ++gate) {
         sum.Add(
             RowsOf(part, steps_.Block(d, Cell::kFirstRecurrent + gate, chunk))
                 .Rows(row, rows),
@@ -417,9 +424,10 @@ class LayerBackward {
     return incoming.Sum(row, i, units) + units.Read(d_output.At(row));
   }
 
-  // The gradient of the cell, through h = P (o ∘ tanh(c)).
-  void StepProjection(const StepChunk& chunk, std::int64_t i,
-                      const StepTask& task, int worker) const {
+  // The gradient of the cell, through h = P (o ∘ tanh(c)); or of the first half
+  // of the cell, through R_n (r ∘ h_prev).
+  void StepFirstHalf(const StepChunk& chunk, std::int64_t i,
+                     const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
     const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
     const std::int64_t rows = a_.lengths.ValidSamples(
@@ -430,8 +438,8 @@ class LayerBackward {
       MultiplyParts(
           [&](int part, const GateWeights<P, Cell>& weights) {
             return ProductSum<P>(
-                RowsOf(part, steps_.Projected(d, chunk)).Rows(row, rows),
-                weights.Projection(d).Cols(col, products[kValue].cols));
+                RowsOf(part, steps_.SecondHalf(d, chunk)).Rows(row, rows),
+                weights.Second(d).Cols(col, products[kValue].cols));
           },
           rows, ProductSum<P>(), products);
       task.ForEachVector<T>(
@@ -441,12 +449,23 @@ class LayerBackward {
               columns.incoming[part].d_product =
                   products[part].Column(unit - col);
             }
-            RunActivatedCells(task, columns, units);
+            if constexpr (kHasFinish<Cell>) {
+              for (int part = 0; part < kParts; ++part) {
+                columns.d_state[part] = StateGradient(part, d, unit);
+              }
+              RunActivatedCells<kAfterProduct>(task, columns, units);
+            } else {
+              RunActivatedCells<kAfterState>(task, columns, units);
+            }
           });
     });
   }
 
   // ---- Cells
+
+  // When cells run: when the gradient of the state is known or, for the first
+  // half of a cell that has two, the gradient of its result.
+  enum Moment { kAfterState, kAfterProduct };
 
   // The units of a vector, for each row of a step.
   struct StepColumns {
@@ -455,6 +474,7 @@ class LayerBackward {
     std::int64_t d_blocks_stride;
     Parts<typename LayerStates<T>::Columns, kParts> states;
     Parts<Incoming, kParts> incoming;
+    Parts<ColumnView<T>, kParts> d_state;  // only kAfterProduct
     Parts<ColumnView<T>, kParts> d_c;
     Parts<ColumnView<P>, kParts> d_blocks;
     Parts<ColumnView<T>, kParts> cell_output;
@@ -486,31 +506,31 @@ class LayerBackward {
         columns.d_c[part] =
             shape_.OfDirection(a_.gradients[part].c, d, shape_.units)
                 .Column(unit);
-        if (shape_.is_projected) {
-          // The value pairs with the tangent of the gradient, and vice versa.
-          columns.cell_output[part] =
-              RowsOf(kParts - 1 - part, steps_.CellOutputs(d, chunk))
-                  .Rows(row, shape_.batch)
-                  .Column(unit);
-        }
+      }
+      if (shape_.has_second_half) {
+        // The value pairs with the tangent of the gradient, and vice versa.
+        columns.cell_output[part] =
+            RowsOf(kParts - 1 - part, steps_.CellOutputs(d, chunk))
+                .Rows(row, shape_.batch)
+                .Column(unit);
       }
     }
     return columns;
   }
 
-  template <typename Units>
+  template <Moment kMoment, typename Units>
   TF_RNN_OPS_VECTOR_INLINE void RunActivatedCells(const StepTask& task,
                                                   const StepColumns& columns,
                                                   const Units& units) const {
-    WithActivations<T, Cell>(a_.config.activations,
-                             [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                               RunCells(task, columns, units, activations);
-                             });
+    WithActivations<T, Cell>(
+        a_.config.activations, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+          RunCells<kMoment>(task, columns, units, activations);
+        });
   }
 
   // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  template <typename Units, typename Activations>
+  template <Moment kMoment, typename Units, typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task,
                                          const StepColumns columns,
                                          const Units units,
@@ -519,7 +539,7 @@ class LayerBackward {
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
       if (!lengths.IsValid(columns.t, row)) {
-        SkipCell(columns, row, i, units);
+        if (kMoment == kAfterState) SkipCell(columns, row, i, units);
         continue;
       }
       const bool has_previous = lengths.IsValid(columns.previous_time, row);
@@ -547,17 +567,32 @@ class LayerBackward {
       };
       const auto write = [&](int part,
                              Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {
+        if constexpr (kMoment == kAfterProduct) {
+          T* const sum = columns.d_state[part].At(row);
+          units.Write(units.Read(sum) + d_h_prev, sum);
+          return;
+        }
         const ColumnView<T>& d_state = columns.incoming[part].d_state;
         if (d_state.data != nullptr) units.Write(d_h_prev, d_state.At(row));
       };
       if constexpr (kParts == 1) {
-        write(kValue, Cell::Backward(run_of(kValue)));
+        write(kValue, BackwardAt<kMoment>(run_of(kValue)));
       } else {
-        const Dual<T> d_h_prev = Cell::Backward(DualRun<P, Units, Activations>{
-            activations, run_of(kValue), run_of(kTangent)});
+        const Dual<T> d_h_prev =
+            BackwardAt<kMoment>(DualRun<P, Units, Activations>{
+                activations, run_of(kValue), run_of(kTangent)});
         write(kValue, d_h_prev.value);
         write(kTangent, d_h_prev.tangent);
       }
+    }
+  }
+
+  template <Moment kMoment, typename Run>
+  static TF_RNN_OPS_VECTOR_INLINE auto BackwardAt(const Run& run) {
+    if constexpr (kMoment == kAfterState) {
+      return Cell::Backward(run);
+    } else {
+      return Cell::FinishBackward(run);
     }
   }
 

@@ -94,7 +94,9 @@ ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
   if (!has_constant_weights && IsFasterInPlace<P>(config, size, is_keras)) {
     return {true, true};
   }
-  if (config.skip_input) return {false, false};
+  if (config.skip_input || config.num_recurrent_gates() < config.num_gates()) {
+    return {false, false};
+  }
   if (has_constant_weights && size.time == 1) return {false, true};
   if (size.batch < kLeastRows) return {false, false};
   // The capacity of two threads' caches, excluding other data.
@@ -145,6 +147,8 @@ struct LayerForwardScratch {
   KerasProductScratch<P> products;  // [num_threads], for Keras
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
   T* hidden;     // [D, B, O], if the states are rounded
+  // [D, B, U], if steps have second halves other than projections
+  T* carried;
   ForwardStepsScratch<P> steps;
   QuantizedRowsScratch quantized;
 
@@ -177,6 +181,9 @@ struct LayerForwardScratch {
     hidden = arena.Take<T>(kRoundsOperands<P>
                                ? directions * size.batch * config.output_size()
                                : CheckedInt(0));
+    carried = arena.Take<T>(config.num_recurrent_gates() < config.num_gates()
+                                ? directions * size.batch * config.num_units
+                                : CheckedInt(0));
     if constexpr (Products::kAreQuantized) {
       quantized = QuantizedRowsScratch(config, size, num_threads, arena);
     }
@@ -208,8 +215,8 @@ class LayerForward {
             shape_.time * shape_.batch * shape_.directions * shape_.output_size,
             shape_.output_size)),
         steps_(shape_, sweep_, a_.lengths,
-               kPanelCols *
-                   (shape_.output_size + (is_fused_ ? shape_.fan_in : 0)) /
+               (ForwardSteps<P, Cell>::kRecurrentCols * shape_.output_size +
+                (is_fused_ ? kPanelCols * shape_.fan_in : 0)) /
                    Products::kSpeed,
                scratch_.steps, executor),
         group_size_(reads_in_place_ && params_.is_transposed()
@@ -386,7 +393,7 @@ class LayerForward {
           StepCell<false>(chunk, i, task, worker);
         },
         [&](std::int64_t i, const StepTask& task, int worker) {
-          StepProjection(chunk.first_step + i, task, worker);
+          StepSecondHalf(chunk, i, task, worker);
         });
   }
 
@@ -394,7 +401,8 @@ class LayerForward {
   template <bool kFused>
   void StepCell(const StepChunk& chunk, std::int64_t i, const StepTask& task,
                 int worker) const {
-    constexpr std::int64_t kBlocks = kFused ? Cell::kBlocks : Cell::kGates;
+    constexpr std::int64_t kBlocks =
+        kFused ? WeightsInPlace<P, Cell>::kBlocksAtOnce : Cell::kRecurrentGates;
     const std::int64_t d = task.direction;
     const std::int64_t step = chunk.first_step + i;
     const std::int64_t t = sweep_.Time(d, step);
@@ -436,7 +444,9 @@ class LayerForward {
             WithActivations<T, Cell>(
                 a_.config.activations,
                 [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                  RunCells<kFused>(task, t, columns, units, activations);
+                  RunCells<kFused ? 0 : Cell::kFirstRecurrent,
+                           StepHalf::kFirst>(task, t, columns, units,
+                                             activations);
                 });
           });
     });
@@ -461,7 +471,6 @@ class LayerForward {
                       const RowRange& range, const LeftMatrix<P>& state,
                       const PanelGroup& group, int worker,
                       const MatrixView<T>& product) const {
-    constexpr std::int64_t kCols = Cell::kBlocks * kTileCols<T>;
     if (reads_in_place_ && params_.is_transposed()) {
       weights_in_place_.MultiplyKeras(
           d, group.first, group.count,
@@ -469,6 +478,17 @@ class LayerForward {
           scratch_.products.OfWorker(a_.size, worker), product);
       return;
     }
+    if constexpr (!kHasFinish<Cell>) {
+      MultiplyEachPanel(d, chunk, range, state, group, product);
+    }
+  }
+
+  // The same if weights are not Keras's or packed.
+  void MultiplyEachPanel(std::int64_t d, const StepChunk& chunk,
+                         const RowRange& range, const LeftMatrix<P>& state,
+                         const PanelGroup& group,
+                         const MatrixView<T>& product) const {
+    constexpr std::int64_t kCols = Cell::kBlocks * kTileCols<T>;
     for (std::int64_t i = 0; i < group.count; ++i) {
       const MatrixView<T> out = product.Cols(i * kCols, kCols);
       const std::int64_t panel = group.first + i;
@@ -537,7 +557,9 @@ class LayerForward {
     std::int64_t kept_stride;
     bool keeps_uncached;
     bool keeps_pairs;
-    ColumnView<P> h;       // the next state or the input of the projection
+    ColumnView<T> carried;
+    // The next state or, in the first half of two, what the second multiplies.
+    ColumnView<P> h;
     ColumnView<T> hidden;  // h, if the state is rounded, for the next step
     ColumnView<T> output;  // null if not needed
     bool output_is_uncached;
@@ -568,8 +590,12 @@ class LayerForward {
       columns.peepholes = a_.peepholes.At(unit);
       columns.clip = a_.config.block_lstm.cell_clip;
     }
-    columns.h = shape_.is_projected ? steps_.CellOutput(0, d).Column(unit)
-                                    : steps_.State(step + 1, d).Column(unit);
+    if constexpr (kHasFinish<Cell>) {
+      columns.carried =
+          shape_.OfDirection(scratch_.carried, d, shape_.units).Column(unit);
+    }
+    columns.h = shape_.has_second_half ? steps_.CellOutput(0, d).Column(unit)
+                                       : steps_.State(step + 1, d).Column(unit);
     // With a projection, the output has fewer columns than units.
     if (unit < shape_.output_size) {
       columns.output = OutputColumn(a_.output, t, d, unit);
@@ -609,24 +635,26 @@ class LayerForward {
 
   // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  template <bool kFused, typename Units, typename Activations>
+  // kFirstBlock: the first block in `columns.product`.
+  template <std::int64_t kFirstBlock, StepHalf kHalf, typename Units,
+            typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
                                          const ForwardColumns columns,
                                          const Units units,
                                          const Activations activations) const {
     const SequenceLengths lengths = a_.lengths;
-    const bool is_projected = shape_.is_projected;
+    const bool is_first_of_two =
+        kHalf == StepHalf::kFirst && shape_.has_second_half;
     constexpr std::int64_t kRowsAhead = 8;
     const std::int64_t last_row = task.row + task.rows - 1;
     for (std::int64_t i = 0; i < task.rows; ++i) {
       const std::int64_t row = task.row + i;
       FetchOutput(columns, Min(row + kRowsAhead, last_row));
       if (!lengths.IsValid(t, row)) {
-        SkipCell(columns, row, units);
+        SkipCell<kHalf>(columns, row, units);
         continue;
       }
-      ForwardRun<T, Units, Activations, kFused ? 0 : Cell::kFirstRecurrent>
-          run{};
+      ForwardRun<T, Units, Activations, kFirstBlock> run{};
       run.units = units;
       run.peepholes = columns.peepholes;
       run.activations = activations;
@@ -638,27 +666,28 @@ class LayerForward {
       run.c = columns.c.At(row);
       run.kept = columns.kept.At(row);
       run.kept_stride = columns.kept_stride;
+      run.carried = columns.carried.At(row);
       run.keeps_uncached = columns.keeps_uncached;
       run.keeps_pairs = columns.keeps_pairs;
-      const Vector<T> h = Cell::Forward(run);
+      const Vector<T> h = ForwardHalf<kHalf, Cell>(run);
       units.Write(h, columns.h.At(row));
-      if (is_projected) continue;
+      if (is_first_of_two) continue;
       WriteOutput(columns, row, units, h);
       if constexpr (kRoundsOperands<P>) units.Write(h, columns.hidden.At(row));
     }
   }
 
   // After the end of a sequence, the state does not change.
-  template <typename Units>
+  template <StepHalf kHalf, typename Units>
   void SkipCell(const ForwardColumns& columns, std::int64_t row,
                 const Units& units) const {
-    if (columns.kept.data != nullptr) {
+    if (kHalf == StepHalf::kFirst && columns.kept.data != nullptr) {
       for (std::int64_t i = 0; i < a_.kept.values(); ++i) {
         units.Write(Vector<T>{},
                     columns.kept.At(row) + i * columns.kept_stride);
       }
     }
-    if (shape_.is_projected) {
+    if (kHalf == StepHalf::kFirst && shape_.has_second_half) {
       units.Write(Vector<T>{}, columns.h.At(row));
     } else {
       units.Write(units.Read(columns.h_prev.At(row)), columns.h.At(row));
@@ -666,41 +695,70 @@ class LayerForward {
     }
   }
 
-  // h = P (o ∘ tanh(c))
-  void StepProjection(std::int64_t step, const StepTask& task,
-                      int worker) const {
+  // Step i of the chunk: h = P (o ∘ tanh(c)), or what follows R_n (r ∘ h_prev).
+  void StepSecondHalf(const StepChunk& chunk, std::int64_t i,
+                      const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
+    const std::int64_t step = chunk.first_step + i;
     const std::int64_t t = sweep_.Time(d, step);
-    steps_.Project(
+    const std::int64_t first_row = sweep_.FirstRow(d, chunk, i) + task.row;
+    steps_.RunSecondHalf(
         t, task, worker,
         [&](std::int64_t rows, std::int64_t col, const MatrixView<T>& product) {
-          const LeftMatrix<P> hidden =
+          const LeftMatrix<P> factor =
               steps_.CellOutput(0, d).Rows(task.row, rows);
-          if (reads_in_place_) {
+          if (reads_in_place_ && kHasFinish<Cell>) {
+            weights_in_place_.MultiplySecondKeras(
+                d, col, Input(d, chunk).Rows(first_row, rows), factor,
+                scratch_.products.OfWorker(a_.size, worker), product);
+          } else if (reads_in_place_) {
             weights_in_place_.Project(
-                d, hidden, col, Min(product.cols, shape_.output_size - col),
+                d, factor, col, Min(product.cols, shape_.output_size - col),
                 product);
           } else {
-            Multiply(ProductSum<P>(hidden, weights_.Projection(d).Cols(
-                                               col, product.cols)),
+            Multiply(ProductSum<P>(factor,
+                                   weights_.Second(d).Cols(col, product.cols)),
                      NoMatrix<T>(), product);
           }
         },
-        [&](std::int64_t row, std::int64_t unit, const auto& units,
-            const T* h) { StoreProjected(step, d, t, row, unit, units, h); });
-    if (output_is_uncached_) FinishUncached();
+        [&](auto unit, auto units, const ColumnView<T>& product) {
+          ForwardColumns columns = StateColumns(step, d, t, unit);
+          columns.h = steps_.State(step + 1, d).Column(unit);
+          if constexpr (kHasFinish<Cell>) {
+            const std::int64_t unit_col = steps_.Col(unit);
+            columns.projected =
+                is_fused_
+                    ? Constant(Bias(d)).Column(unit_col)
+                    : Constant(Projected(d, chunk).Rows(first_row, task.rows))
+                          .Column(unit_col);
+            columns.product = {product.data, product.stride};
+            WithActivations<T, Cell>(
+                a_.config.activations,
+                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+                  RunCells<Cell::kGates - 1, StepHalf::kSecond>(
+                      task, t, columns, units, activations);
+                });
+          } else {
+            StoreProjected(task, t, columns, units, product);
+          }
+        });
+    if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
   }
 
+  // product: row 0 is the first row of the task.
   template <typename Units>
-  void StoreProjected(std::int64_t step, std::int64_t d, std::int64_t t,
-                      std::int64_t row, std::int64_t unit, const Units& units,
-                      const T* h) const {
-    const ForwardColumns state = StateColumns(step, d, t, unit);
-    const bool is_valid = a_.lengths.IsValid(t, row);
-    const Vector<T> next = units.Read(is_valid ? h : state.h_prev.At(row));
-    units.Write(next, steps_.State(step + 1, d).At(row, unit));
-    WriteOutput(state, row, units, is_valid ? next : Vector<T>{});
-    if constexpr (kRoundsOperands<P>) units.Write(next, state.hidden.At(row));
+  void StoreProjected(const StepTask& task, std::int64_t t,
+                      const ForwardColumns& columns, const Units& units,
+                      const ColumnView<T>& product) const {
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      const std::int64_t row = task.row + i;
+      const bool is_valid = a_.lengths.IsValid(t, row);
+      const Vector<T> h =
+          units.Read(is_valid ? product.At(i) : columns.h_prev.At(row));
+      units.Write(h, columns.h.At(row));
+      WriteOutput(columns, row, units, is_valid ? h : Vector<T>{});
+      if constexpr (kRoundsOperands<P>) units.Write(h, columns.hidden.At(row));
+    }
   }
 
   const LayerForwardArguments<P, Products> a_;

@@ -41,7 +41,9 @@ class LayerParams {
   LayerParams(const RnnConfig& config, const LayerShape& shape,
               const Weights<E>& weights)
       : layout_(config),
-        is_gru_(config.mode == RnnMode::kGru),
+        is_gru_(config.mode == RnnMode::kGru ||
+                config.mode == RnnMode::kGruResetBefore),
+        bias_rows_(KerasBiasRows(config.mode)),
         num_gates_(config.num_gates()),
         shape_(shape),
         weights_(weights) {}
@@ -110,7 +112,9 @@ class LayerParams {
         .data;
   }
   E* RecurrentBias(std::int64_t direction, std::int64_t gate) const {
-    if (is_transposed()) return is_gru_ ? KerasBias(/*row=*/1, gate) : nullptr;
+    if (is_transposed()) {
+      return bias_rows_ > 1 ? KerasBias(/*row=*/1, gate) : nullptr;
+    }
     return CudnnGate(layout_.RecurrentBias(shape_.PseudoLayer(direction)), gate)
         .data;
   }
@@ -138,6 +142,7 @@ class LayerParams {
 
   CudnnRnnParamsLayout layout_;
   bool is_gru_;
+  std::int64_t bias_rows_;
   std::int64_t num_gates_;
   LayerShape shape_;
   const Weights<E> weights_;

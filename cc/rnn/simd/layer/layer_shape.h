@@ -25,7 +25,8 @@ struct LayerShape {
         fan_in(config.fan_in(layer)),
         first_pseudo_layer(layer * config.num_directions),
         skips_input(layer == 0 && config.skip_input),
-        is_projected(config.num_proj > 0) {}
+        is_projected(config.num_proj > 0),
+        has_second_half(config.has_second_half()) {}
 
   std::int64_t PseudoLayer(std::int64_t direction) const {
     return first_pseudo_layer + direction;
@@ -55,6 +56,7 @@ struct LayerShape {
   std::int64_t first_pseudo_layer;
   bool skips_input;
   bool is_projected;
+  bool has_second_half;  // of each step: see RnnConfig
 };
 
 // A range of consecutive steps.

@@ -59,12 +59,13 @@ struct LayerTangentScratch {
   PanelWeightsMemory<PlainProducts<P>> weights;
   PanelWeightsMemory<PlainProducts<P>> dot_weights;  // if there are dot_params
   T* input_bias;      // [D, panels of U, G * kTileCols]
-  T* recurrent_bias;  // likewise
+  T* recurrent_bias;  // likewise, of the gates that multiply h_prev
   P* dot_input;       // a left operand [R, F]
   P* input;           // a left operand [R, F], if there are dot_params
   P* h_prev;          // a left operand [R, O], if there are dot_params
   T* projected;       // [D, R, panels of U, G * kTileCols]
-  T* recurrent;       // likewise, if there are dot_params
+  // Likewise, of the gates that multiply h_prev, if there are dot_params.
+  T* recurrent;
   ForwardStepsScratch<P> steps;
 
   LayerTangentScratch(const RnnConfig& config, const RnnSize& size,
@@ -77,16 +78,17 @@ struct LayerTangentScratch {
     }
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
+    const std::int64_t recurrent_cols = RecurrentPanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
     const CheckedInt dot_rows = has_dot_params ? rows : CheckedInt(0);
     const std::int64_t fan_in = config.largest_fan_in();
     input_bias = arena.Take<T>(directions * panel_cols);
-    recurrent_bias = arena.Take<T>(directions * panel_cols);
+    recurrent_bias = arena.Take<T>(directions * recurrent_cols);
     dot_input = arena.Take<P>(Left::Size(rows, fan_in));
     input = arena.Take<P>(Left::Size(dot_rows, fan_in));
     h_prev = arena.Take<P>(Left::Size(dot_rows, config.output_size()));
     projected = arena.Take<T>(directions * panel_cols * rows);
-    recurrent = arena.Take<T>(directions * panel_cols * dot_rows);
+    recurrent = arena.Take<T>(directions * recurrent_cols * dot_rows);
   }
 };
 
@@ -107,7 +109,7 @@ class LayerTangent {
         dot_weights_(a_.config, shape_, a_.dot_weights, scratch_.dot_weights),
         states_(shape_, a_.lengths, a_.states),
         has_dot_params_(a_.dot_weights.any()),
-        steps_(shape_, sweep_, a_.lengths, kPanelCols * shape_.output_size,
+        steps_(shape_, sweep_, a_.lengths, kRecurrentCols * shape_.output_size,
                scratch_.steps, executor) {}
 
   void Run() const {
@@ -130,7 +132,9 @@ class LayerTangent {
   using Left = MutableLeftMatrix<P>;
 
   static constexpr std::int64_t kPanelCols = ForwardSteps<P, Cell>::kPanelCols;
-  // The parts of a projection's input: tangent and value.
+  static constexpr std::int64_t kRecurrentCols =
+      ForwardSteps<P, Cell>::kRecurrentCols;
+  // The parts of what the second half of a step multiplies: tangent and value.
   static constexpr std::int64_t kTangentPart = 0;
   static constexpr std::int64_t kValuePart = 1;
 
@@ -149,10 +153,10 @@ class LayerTangent {
     return shape_.OutputAt(a_.dot_output, direction, t).Column(unit);
   }
   MatrixView<T> InputBias(std::int64_t direction) const {
-    return steps_.SharedRow(scratch_.input_bias, direction);
+    return steps_.SharedRow(scratch_.input_bias, direction, kPanelCols);
   }
   MatrixView<T> RecurrentBias(std::int64_t direction) const {
-    return steps_.SharedRow(scratch_.recurrent_bias, direction);
+    return steps_.SharedRow(scratch_.recurrent_bias, direction, kRecurrentCols);
   }
   void PackBiases() const {
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
@@ -163,19 +167,27 @@ class LayerTangent {
       }
       const auto input = dot_params_.InputBiases(d);
       const auto recurrent = dot_params_.RecurrentBiases(d);
-      FillPanels<Cell>(
+      FillPanels<Cell::kGates>(
           shape_.units,
           [&](std::int64_t block, std::int64_t unit) {
             return ElementOr0(input[InputGate<Cell>(block)], unit);
           },
           sums.data);
-      FillPanels<Cell>(
+      FillPanels<Cell::kRecurrentGates>(
           shape_.units,
           [&](std::int64_t gate, std::int64_t unit) {
             return ElementOr0(recurrent[gate], unit);
           },
           RecurrentBias(d).data);
     }
+  }
+
+  // Tangents of W x plus biases, and R h_prev plus biases, of the steps.
+  MatrixView<T> Projected(std::int64_t d, const StepChunk& chunk) const {
+    return steps_.Rows(scratch_.projected, d, chunk, kPanelCols);
+  }
+  MatrixView<T> Recurrent(std::int64_t d, const StepChunk& chunk) const {
+    return steps_.Rows(scratch_.recurrent, d, chunk, kRecurrentCols);
   }
 
   MatrixView<const T> InputRows(const T* array, std::int64_t direction,
@@ -186,7 +198,7 @@ class LayerTangent {
   // For each step: ẋ Wᵀ + x Ẇᵀ + ḃW, and h_prev Ṙᵀ + ḃR.
   void PrepareInput(std::int64_t d, const StepChunk& chunk) const {
     const std::int64_t rows = sweep_.Rows(chunk);
-    const MatrixView<T> projected = steps_.Rows(scratch_.projected, d, chunk);
+    const MatrixView<T> projected = Projected(d, chunk);
     if (has_dot_params_) PrepareRecurrent(d, chunk);
     if (shape_.skips_input) {
       if (has_projected()) {
@@ -227,8 +239,7 @@ class LayerTangent {
     RunTogether(executor_,
                 MultiplyWork(ProductSum<P>(h_prev, dot_weights_.Recurrent(
                                                        d, 0, steps_.panels())),
-                             Constant(RecurrentBias(d)),
-                             steps_.Rows(scratch_.recurrent, d, chunk),
+                             Constant(RecurrentBias(d)), Recurrent(d, chunk),
                              executor_.num_threads()));
   }
 
@@ -239,7 +250,7 @@ class LayerTangent {
           StepCell(chunk, i, task, worker);
         },
         [&](std::int64_t i, const StepTask& task, int worker) {
-          StepProjection(chunk.first_step + i, task, worker);
+          StepSecondHalf(chunk, i, task, worker);
         });
   }
 
@@ -255,35 +266,43 @@ class LayerTangent {
     task.ForEachPanelGroup(steps_.group_size(), [&](auto panel,
                                                     auto num_panels) {
       const MatrixView<T> product =
-          steps_.Product(rows, num_panels * kPanelCols, worker);
+          steps_.Product(rows, num_panels * kRecurrentCols, worker);
       const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
       const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       const MatrixView<const T> recurrent =
-          has_dot_params_ ? Constant(steps_.Rows(scratch_.recurrent, d, chunk)
-                                         .Block(row, panel * kPanelCols, rows,
-                                                product.cols))
-                          : NoMatrix<T>();
+          has_dot_params_
+              ? Constant(Recurrent(d, chunk).Block(row, panel * kRecurrentCols,
+                                                   rows, product.cols))
+              : NoMatrix<T>();
       Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
                recurrent, product,
                ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
       task.ForEachVector<T>(
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
-            TangentColumns columns = Columns(step, d, t, unit);
-            if (has_projected()) {
-              columns.projected =
-                  Constant(steps_.Rows(scratch_.projected, d, chunk)
-                               .Rows(row, task.rows))
-                      .Column(steps_.Col(unit));
-            }
-            columns.product =
-                Constant(product).Column(steps_.Col(unit) - panel * kPanelCols);
+            TangentColumns columns =
+                Columns(step, d, t, unit, StepHalf::kFirst);
+            columns.projected = ProjectedColumn(d, chunk, row, task, unit);
+            columns.product = Constant(product).Column(
+                (unit / kTileCols<T> - panel) * kRecurrentCols +
+                unit % kTileCols<T>);
             WithActivations<T, Cell>(
                 a_.config.activations,
                 [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                  RunCells(task, t, columns, units, activations);
+                  RunCells<Cell::kFirstRecurrent, StepHalf::kFirst>(
+                      task, t, columns, units, activations);
                 });
           });
     });
+  }
+
+  // Null for zeros. row: the first row of the task in the chunk, row 0 of the
+  // result.
+  ColumnView<const T> ProjectedColumn(std::int64_t d, const StepChunk& chunk,
+                                      std::int64_t row, const StepTask& task,
+                                      std::int64_t unit) const {
+    if (!has_projected()) return {};
+    return Constant(Projected(d, chunk).Rows(row, task.rows))
+        .Column(steps_.Col(unit));
   }
 
   // The units of a vector, for each sample.
@@ -295,17 +314,18 @@ class LayerTangent {
     ColumnView<T> dot_c;
     ColumnView<T> dot_kept;
     ColumnView<P> cell_output;
-    // The tangent of the hidden state or, with a projection, of the input of
-    // the projection.
+    // The tangent of the hidden state or, in the first half of two, of what the
+    // second multiplies.
     ColumnView<P> result;
-    ColumnView<T> dot_h;  // only without a projection, like the next two
-    ColumnView<T> output;
+    ColumnView<T> dot_h;
+    ColumnView<T> output;  // null in the first half of two
   };
 
   TF_RNN_OPS_VECTOR_INLINE TangentColumns Columns(std::int64_t step,
                                                   std::int64_t d,
                                                   std::int64_t t,
-                                                  std::int64_t unit) const {
+                                                  std::int64_t unit,
+                                                  StepHalf half) const {
     TangentColumns columns{};
     columns.states = states_.template At<Cell>(d, t, unit);
     columns.previous_time = states_.PreviousTime(d, t);
@@ -314,21 +334,26 @@ class LayerTangent {
       columns.dot_c =
           shape_.OfDirection(a_.dot_c, d, shape_.units).Column(unit);
     }
-    if (shape_.is_projected) {
+    if (shape_.has_second_half && half == StepHalf::kFirst) {
       columns.result = steps_.CellOutput(kTangentPart, d).Column(unit);
       if (has_dot_params_)
         columns.cell_output = steps_.CellOutput(kValuePart, d).Column(unit);
     } else {
       columns.result = steps_.State(step + 1, d).Column(unit);
-      columns.dot_h = OfDirection(a_.dot_h, d).Column(unit);
       columns.output = OutputColumn(d, t, unit);
+    }
+    // With a projection, the state has fewer columns than the cells.
+    if (unit < shape_.output_size) {
+      columns.dot_h = OfDirection(a_.dot_h, d).Column(unit);
     }
     return columns;
   }
 
   // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  template <typename Units, typename Activations>
+  // kFirstBlock: the first block in `columns.product`.
+  template <std::int64_t kFirstBlock, StepHalf kHalf, typename Units,
+            typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
                                          const TangentColumns columns,
                                          const Units units,
@@ -342,7 +367,7 @@ class LayerTangent {
       }
       const T* const previous = columns.states.Previous(
           lengths.IsValid(columns.previous_time, row), row);
-      TangentRun<T, Units, Activations, Cell::kFirstRecurrent> run{};
+      TangentRun<T, Units, Activations, kFirstBlock> run{};
       run.units = units;
       run.activations = activations;
       run.states = {units, columns.states.are_pairs};
@@ -358,12 +383,12 @@ class LayerTangent {
       run.dot_h_prev = columns.dot_h.At(row);
       run.dot_c = columns.dot_c.At(row);
       run.dot_kept = columns.dot_kept.At(row);
-      const Dual<T> result = Cell::Forward(run);
+      const Dual<T> result = ForwardHalf<kHalf, Cell>(run);
       units.Write(result.tangent, columns.result.At(row));
       if (columns.cell_output.data != nullptr) {
         units.Write(result.value, columns.cell_output.At(row));
       }
-      if (columns.dot_h.data == nullptr) continue;
+      if (columns.output.data == nullptr) continue;
       units.Write(result.tangent, columns.dot_h.At(row));
       units.Write(result.tangent, columns.output.At(row));
     }
@@ -373,7 +398,7 @@ class LayerTangent {
   template <typename Units>
   void SkipCell(const TangentColumns& columns, std::int64_t row,
                 const Units& units) const {
-    if (columns.dot_h.data == nullptr) {
+    if (columns.output.data == nullptr) {
       units.Write(Vector<T>{}, columns.result.At(row));
       if (columns.cell_output.data != nullptr) {
         units.Write(Vector<T>{}, columns.cell_output.At(row));
@@ -384,40 +409,56 @@ class LayerTangent {
     }
   }
 
-  // ḣ = ṁ Pᵀ + m Ṗᵀ
-  void StepProjection(std::int64_t step, const StepTask& task,
-                      int worker) const {
+  // Step i of the chunk: ḣ = ṁ Pᵀ + m Ṗᵀ, or what follows the same with R_n.
+  void StepSecondHalf(const StepChunk& chunk, std::int64_t i,
+                      const StepTask& task, int worker) const {
     const std::int64_t d = task.direction;
+    const std::int64_t step = chunk.first_step + i;
     const std::int64_t t = sweep_.Time(d, step);
-    steps_.Project(
+    const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
+    steps_.RunSecondHalf(
         t, task, worker,
         [&](std::int64_t rows, std::int64_t col, const MatrixView<T>& product) {
           ProductSum<P> sum(
               steps_.CellOutput(kTangentPart, d).Rows(task.row, rows),
-              weights_.Projection(d).Cols(col, product.cols));
+              weights_.Second(d).Cols(col, product.cols));
           if (has_dot_params_) {
             sum.Add(steps_.CellOutput(kValuePart, d).Rows(task.row, rows),
-                    dot_weights_.Projection(d).Cols(col, product.cols));
+                    dot_weights_.Second(d).Cols(col, product.cols));
           }
           Multiply(sum, NoMatrix<T>(), product);
         },
-        [&](std::int64_t row, std::int64_t unit, const auto& units,
-            const T* dot_h) {
-          StoreProjected(step, d, t, row, unit, units, dot_h);
+        [&](auto unit, auto units, const ColumnView<T>& product) {
+          TangentColumns columns = Columns(step, d, t, unit, StepHalf::kSecond);
+          columns.product = {product.data, product.stride};
+          if constexpr (kHasFinish<Cell>) {
+            columns.projected = ProjectedColumn(d, chunk, row, task, unit);
+            WithActivations<T, Cell>(
+                a_.config.activations,
+                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+                  RunCells<Cell::kGates - 1, StepHalf::kSecond>(
+                      task, t, columns, units, activations);
+                });
+          } else {
+            StoreProjected(task, t, columns, units);
+          }
         });
   }
 
   template <typename Units>
-  void StoreProjected(std::int64_t step, std::int64_t d, std::int64_t t,
-                      std::int64_t row, std::int64_t unit, const Units& units,
-                      const T* dot_h) const {
-    T* const state = OfDirection(a_.dot_h, d).At(row, unit);
-    const bool is_valid = a_.lengths.IsValid(t, row);
-    const Vector<T> next = units.Read(is_valid ? dot_h : state);
-    units.Write(next, steps_.State(step + 1, d).At(row, unit));
-    units.Write(next, state);
-    units.Write(is_valid ? next : Vector<T>{},
-                OutputColumn(d, t, unit).At(row));
+  void StoreProjected(const StepTask& task, std::int64_t t,
+                      const TangentColumns& columns, const Units& units) const {
+    for (std::int64_t i = 0; i < task.rows; ++i) {
+      const std::int64_t row = task.row + i;
+      if (!a_.lengths.IsValid(t, row)) {
+        SkipCell(columns, row, units);
+        continue;
+      }
+      const Vector<T> dot_h = units.Read(columns.product.At(i));
+      units.Write(dot_h, columns.result.At(row));
+      units.Write(dot_h, columns.dot_h.At(row));
+      units.Write(dot_h, columns.output.At(row));
+    }
   }
 
   const LayerTangentArguments<P> a_;

@@ -4,6 +4,7 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_PACKED_WEIGHTS_H_
 
+#include <cassert>
 #include <cstdint>
 
 #include "cc/rnn/arena.h"
@@ -26,16 +27,24 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // A panel holds the columns of kTileCols units: G blocks, one for each gate.
 // This is the number of columns in the panels of a layer's units.
 template <typename T>
+std::int64_t PanelCols(std::int64_t gates, std::int64_t units) {
+  return gates * CeilDiv(units, kTileCols<T>) * kTileCols<T>;
+}
+template <typename T>
 std::int64_t PanelCols(const RnnConfig& config) {
-  return config.num_gates() * CeilDiv(config.num_units, kTileCols<T>) *
-         kTileCols<T>;
+  return PanelCols<T>(config.num_gates(), config.num_units);
+}
+// The same for the gates that multiply h_prev.
+template <typename T>
+std::int64_t RecurrentPanelCols(const RnnConfig& config) {
+  return PanelCols<T>(config.num_recurrent_gates(), config.num_units);
 }
 
 // Fills a row of panels with value(block, unit).
-// row: [PanelCols]
-template <typename Cell, typename T, typename Value>
+// row: [PanelCols of kGates]
+template <std::int64_t kGates, typename T, typename Value>
 void FillPanels(std::int64_t units, const Value& value, T* row) {
-  constexpr std::int64_t kPanelCols = Cell::kGates * kTileCols<T>;
+  constexpr std::int64_t kPanelCols = kGates * kTileCols<T>;
   const std::int64_t cols = CeilDiv(units, kTileCols<T>) * kPanelCols;
   for (std::int64_t col = 0; col < cols; ++col) {
     const std::int64_t unit =
@@ -52,15 +61,15 @@ ComputeType<P> ElementOr0(const P* bias, std::int64_t unit) {
 }
 
 // Memory for the weights of a layer. Sizes: see cc/rnn/network.h; F = fan_in
-// of the layer, G = gates.
+// of the layer, G = gates, Q = gates that multiply h_prev.
 // Products: a format of weight_formats.h
 template <typename Products>
 struct PanelWeightsMemory {
   using P = typename Products::Operand;
 
   typename Products::Input input;          // of [F, panels of U, G * kTileCols]
-  typename Products::Recurrent recurrent;  // of [O, panels of U, G * kTileCols]
-  P* projection = nullptr;                 // [D] right operands [U, O]
+  typename Products::Recurrent recurrent;  // of [O, panels of U, Q * kTileCols]
+  P* second = nullptr;  // [D] right operands [U, O], of the second half
 
   // Null pointers, for weights that are not packed.
   PanelWeightsMemory() = default;
@@ -68,16 +77,16 @@ struct PanelWeightsMemory {
   PanelWeightsMemory(const RnnConfig& config, std::int64_t fan_in, Arena& arena)
       : input(config.num_directions, fan_in, PanelCols<P>(config), arena),
         recurrent(config.num_directions, config.output_size(),
-                  PanelCols<P>(config), arena),
-        projection(arena.Take<P>(
+                  RecurrentPanelCols<P>(config), arena),
+        second(arena.Take<P>(
             CheckedInt(config.num_directions) *
             MutableRightMatrix<P>::Size(
-                CheckedInt(config.num_proj > 0 ? config.num_units : 0),
+                CheckedInt(config.has_second_half() ? config.num_units : 0),
                 config.output_size()))) {}
 };
 
-// The transposed matrices, for x Wᵀ, h Rᵀ and m Pᵀ. The blocks of all gates of
-// the same units are adjacent.
+// The transposed matrices, for x Wᵀ and h Rᵀ, and for m Pᵀ or m R_nᵀ of a
+// second half. The blocks of all gates of the same units are adjacent.
 template <typename Products, typename Cell>
 class PanelWeights {
  public:
@@ -105,34 +114,48 @@ class PanelWeights {
                 Tasks{shape_.directions * num_blocks, [&](std::int64_t task) {
                         PackBlocks(task / num_blocks, task % num_blocks);
                       }});
-    if (!shape_.is_projected) return;
-    WorkList<PackTransposedWork<P, Right>> projections;
-    for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      projections.Add({params_.Projection(d), Projection(d)});
+    if constexpr (kHasFinish<Cell>) {
+      assert(params_.is_transposed());
+      PackSecond<PackWork<MatrixView<const P>, Right>>(
+          [&](std::int64_t d) {
+            return params_.Recurrent(d, Cell::kGates - 1);
+          },
+          executor);
+    } else if (shape_.is_projected) {
+      PackSecond<PackTransposedWork<P, Right>>(
+          [&](std::int64_t d) { return params_.Projection(d); }, executor);
     }
-    RunTogether(executor, projections);
   }
 
   // For `num_panels` panels: [F, num_panels * G * kTileCols].
   auto Input(std::int64_t direction, std::int64_t panel,
              std::int64_t num_panels) const {
-    return Panels(memory_.input, shape_.fan_in, direction, panel, num_panels);
+    return Panels<Cell::kGates>(memory_.input, shape_.fan_in, direction, panel,
+                                num_panels);
   }
-  // [O, num_panels * G * kTileCols]
+  // [O, num_panels * Q * kTileCols]
   auto Recurrent(std::int64_t direction, std::int64_t panel,
                  std::int64_t num_panels) const {
-    return Panels(memory_.recurrent, shape_.output_size, direction, panel,
-                  num_panels);
+    return Panels<Cell::kRecurrentGates>(memory_.recurrent, shape_.output_size,
+                                         direction, panel, num_panels);
   }
   // [U, O]
-  Right Projection(std::int64_t direction) const {
-    return {memory_.projection +
+  Right Second(std::int64_t direction) const {
+    return {memory_.second +
                 direction * SizeOf<Right>(shape_.units, shape_.output_size),
             shape_.units, shape_.output_size};
   }
 
  private:
-  static constexpr std::int64_t kPanelCols = Cell::kGates * kTileCols<P>;
+  // matrix_of(direction): the matrix of a second half
+  template <typename Work, typename MatrixOf>
+  void PackSecond(const MatrixOf& matrix_of, Executor& executor) const {
+    WorkList<Work> matrices;
+    for (std::int64_t d = 0; d < shape_.directions; ++d) {
+      matrices.Add({matrix_of(d), Second(d)});
+    }
+    RunTogether(executor, matrices);
+  }
 
   // Finds the factors of the features, of some features in each task.
   void FindFactors(Executor& executor) const {
@@ -153,28 +176,33 @@ class PanelWeights {
                       }});
   }
 
-  // Packs a block of W and one of R.
+  // Packs a block of W and, if the gate multiplies h_prev, one of R.
   void PackBlocks(std::int64_t direction, std::int64_t block) const {
     const std::int64_t gate = block % Cell::kGates;
-    const std::int64_t unit = block / Cell::kGates * kTileCols<P>;
+    const std::int64_t panel = block / Cell::kGates;
+    const std::int64_t unit = panel * kTileCols<P>;
     const std::int64_t units = Min(kTileCols<P>, shape_.units - unit);
-    const std::int64_t col = block * kTileCols<P>;
     if (!shape_.skips_input) {
       const auto matrix = params_.Input(direction, InputGate<Cell>(gate));
       Products::Pack(params_.OfUnits(matrix, unit, units),
-                     Input(direction, 0, panels_).Cols(col, kTileCols<P>));
+                     Input(direction, 0, panels_)
+                         .Cols(block * kTileCols<P>, kTileCols<P>));
     }
+    if (gate >= Cell::kRecurrentGates) return;
+    const std::int64_t recurrent_block = panel * Cell::kRecurrentGates + gate;
     Products::Pack(
         params_.OfUnits(params_.Recurrent(direction, gate), unit, units),
-        Recurrent(direction, 0, panels_).Cols(col, kTileCols<P>));
+        Recurrent(direction, 0, panels_)
+            .Cols(recurrent_block * kTileCols<P>, kTileCols<P>));
   }
 
-  // A range of panels [depth, G * kTileCols], of the memory of all panels.
-  template <typename Memory>
+  // A range of panels [depth, gates * kTileCols], of the memory of all panels.
+  template <std::int64_t kGates, typename Memory>
   auto Panels(const Memory& memory, std::int64_t depth, std::int64_t direction,
               std::int64_t panel, std::int64_t num_panels) const {
-    return memory.Of(direction, depth, panels_ * kPanelCols)
-        .Cols(panel * kPanelCols, num_panels * kPanelCols);
+    constexpr std::int64_t kCols = kGates * kTileCols<P>;
+    return memory.Of(direction, depth, panels_ * kCols)
+        .Cols(panel * kCols, num_panels * kCols);
   }
 
   const PanelWeightsMemory<Products> memory_;
@@ -231,7 +259,7 @@ void PackBiases(const RnnConfig& config, const LayerShape& shape,
         packed.recurrent_bias[d * shape.units + unit] = ElementOr0(bias, unit);
       }
     }
-    FillPanels<Cell>(
+    FillPanels<Cell::kGates>(
         shape.units,
         [&](std::int64_t block, std::int64_t unit) {
           const std::int64_t gate = InputGate<Cell>(block);
@@ -304,10 +332,14 @@ class GateWeights {
     return Nth(direction * Cell::kGates + gate, scratch_.recurrent,
                shape_.units, shape_.output_size);
   }
-  // [O, U]
-  Right Projection(std::int64_t direction) const {
-    return Nth(direction, scratch_.projection, shape_.output_size,
-               shape_.units);
+  // [O, U], of the second half of a step
+  Right Second(std::int64_t direction) const {
+    if constexpr (kHasFinish<Cell>) {
+      return Recurrent(direction, Cell::kGates - 1);
+    } else {
+      return Nth(direction, scratch_.projection, shape_.output_size,
+                 shape_.units);
+    }
   }
 
  private:
@@ -321,7 +353,7 @@ class GateWeights {
         weights.Add({params_.Input(d, gate), Input(d, gate)});
       }
       if (shape_.is_projected) {
-        weights.Add({params_.Projection(d), Projection(d)});
+        weights.Add({params_.Projection(d), Second(d)});
       }
       RunTogether(executor, weights);
     }

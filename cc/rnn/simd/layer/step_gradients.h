@@ -36,14 +36,17 @@ struct StepGradientsScratch {
 
   P* blocks;        // [D, N] left operands [R, U], and one for each peephole
   P* projected;     // [D] left operands [R, O], with a projection
-  T* cell_outputs;  // [D, R, U], with a projection
+  T* cell_outputs;  // [D, R, U], if steps have second halves
   // Only if the gradients of the weights are needed:
-  P* packed_cell_outputs;  // a right operand [R, U], with a projection
+  // A right operand [R, U], if steps have second halves; with Keras's weights a
+  // left one.
+  P* packed_cell_outputs;
   P* input;         // a right operand [R, F]; with Keras's weights a left one
   P* states;        // a right operand [R, O]; with Keras's weights a left one
   P* right_blocks;  // [N] right operands [R, U], with Keras's weights
   // The transposes of the left operands: [N] of [U, R], and one [O, R] with a
-  // projection; with Keras's weights one [F, R] and one [O, R].
+  // projection; with Keras's weights one [F, R], one [O, R] and, if steps have
+  // second halves, one [U, R].
   P* transposed;
   T* biases;  // [D, N, U], and [U] for each peephole
 
@@ -58,6 +61,7 @@ struct StepGradientsScratch {
     const std::int64_t num_blocks = TraitsOf(config.mode).blocks;
     const std::int64_t output_size = config.output_size();
     const std::int64_t projections = config.num_proj > 0 ? 1 : 0;
+    const std::int64_t second_halves = config.has_second_half() ? 1 : 0;
     const std::int64_t peepholes =
         gradients.peepholes.any() ? kNumPeepholes : 0;
     blocks = arena.Take<P>((directions * num_blocks + peepholes) *
@@ -65,10 +69,12 @@ struct StepGradientsScratch {
     projected =
         arena.Take<P>(directions * projections * Left::Size(rows, output_size));
     cell_outputs =
-        arena.Take<T>(directions * projections * rows * config.num_units);
+        arena.Take<T>(directions * second_halves * rows * config.num_units);
     const CheckedInt depth = gradients.any() ? rows : CheckedInt(0);
-    packed_cell_outputs =
-        arena.Take<P>(projections * Right::Size(depth, config.num_units));
+    packed_cell_outputs = arena.Take<P>(
+        second_halves * (weights.is_keras()
+                             ? Left::Size(depth, config.num_units)
+                             : Right::Size(depth, config.num_units)));
     const std::int64_t fan_in = config.largest_fan_in();
     CheckedInt transposed_size =
         projections * Left::Size(output_size, depth.value());
@@ -78,7 +84,8 @@ struct StepGradientsScratch {
       right_blocks =
           arena.Take<P>(num_blocks * Right::Size(depth, config.num_units));
       transposed_size = Left::Size(fan_in, depth.value()) +
-                        Left::Size(output_size, depth.value());
+                        Left::Size(output_size, depth.value()) +
+                        second_halves * Left::Size(units, depth.value());
     } else {
       input = arena.Take<P>(Right::Size(depth, fan_in));
       states = arena.Take<P>(Right::Size(depth, output_size));
@@ -143,7 +150,17 @@ class StepGradients {
   Left Projected(std::int64_t direction, const StepChunk& chunk) const {
     return Nth(direction, scratch_.projected, shape_.output_size, chunk);
   }
-  // Storage for the projection's input, [times * Rows(chunk), U].
+  // What the second half of a step multiplies with weights in the backward
+  // pass.
+  Left SecondHalf(std::int64_t direction, const StepChunk& chunk) const {
+    if constexpr (kHasFinish<Cell>) {
+      return Block(direction, Cell::kGates - 1, chunk);
+    } else {
+      return Projected(direction, chunk);
+    }
+  }
+  // Storage for what it multiplies in the forward pass, [times * Rows(chunk),
+  // U].
   MatrixView<T> CellOutputs(std::int64_t direction,
                             const StepChunk& chunk) const {
     return {scratch_.cell_outputs + direction * MostRows() * shape_.units,
@@ -183,7 +200,9 @@ class StepGradients {
     if (wants_weights_ && d_params_.is_transposed()) {
       AddTransposedMatrices(direction, chunk, h_prev, x, add, &gradients);
     } else if (wants_weights_) {
-      AddMatrices(direction, chunk, h_prev, x, add, &gradients);
+      if constexpr (!kHasFinish<Cell>) {
+        AddMatrices(direction, chunk, h_prev, x, add, &gradients);
+      }
     }
     for (std::int64_t block = first_sum_; block < end_of_sums_; ++block) {
       gradients.biases.Add(
@@ -284,11 +303,28 @@ class StepGradients {
       RunTogether(executor_, TransposeLeftWork<P>(input, scratch_.transposed),
                   TransposeLeftWork<P>(states, transposed_states));
     }
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+    for (std::int64_t gate = 0; gate < Cell::kRecurrentGates; ++gate) {
       gradients->matrices.Add(
           MakeWeightWork(states, transposed_states,
                          RightBlock(Cell::kFirstRecurrent + gate, chunk), add,
                          d_params_.Recurrent(direction, gate)));
+    }
+    if constexpr (kHasFinish<Cell>) {
+      const Left cell_outputs(scratch_.packed_cell_outputs, h_prev.rows,
+                              shape_.units);
+      P* const transposed =
+          transposed_states + SizeOf<Left>(shape_.output_size, MostRows());
+      RunTogether(executor_, PackWork(Constant(CellOutputs(direction, chunk)),
+                                      cell_outputs));
+      if constexpr (kTransposesLeft<P>) {
+        RunTogether(executor_, TransposeLeftWork<P>(cell_outputs, transposed));
+      }
+      constexpr std::int64_t kLast = Cell::kGates - 1;
+      gradients->matrices.Add(
+          MakeWeightWork(cell_outputs, transposed, RightBlock(kLast, chunk),
+                         add, d_params_.Recurrent(direction, kLast)));
+    }
+    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
       gradients->matrices.Add(MakeWeightWork(
           input, scratch_.transposed, RightBlock(gate, chunk).Rows(0, x.rows),
           add, d_params_.Input(direction, InputGate<Cell>(gate))));

@@ -130,8 +130,8 @@ inline float NearestPowerOfTwo(float x) {
                                                       -kMost, kMost)));
 }
 
-// What a layer multiplies with: integers, of two digits in W x. The projection
-// is not quantized.
+// What a layer multiplies with: integers, of two digits in W x. The matrix of a
+// second half is not quantized.
 struct QuantizedProducts {
   using Operand = float;
   using Input = ScaledPanels;

@@ -72,8 +72,9 @@ class WeightsInPlace {
   }
 
   // The same for several panels and Keras's weights, if operands are not
-  // rounded. Reads long pieces of the weights' rows at once.
-  // out: [rows, num_panels * kBlocks * kTileCols]
+  // rounded. Reads long pieces of the weights' rows at once. If a step has a
+  // second half, only for the blocks with R h_prev.
+  // out: [rows, num_panels * kBlocksAtOnce * kTileCols]
   void MultiplyKeras(std::int64_t direction, std::int64_t panel,
                      std::int64_t num_panels, const LeftMatrix<P>& x,
                      const LeftMatrix<P>& state,
@@ -84,7 +85,7 @@ class WeightsInPlace {
       const std::int64_t cols = num_panels * kTileCols<T>;
       const std::int64_t units = Min(cols, shape_.units - unit);
       const MatrixView<T> block_out(scratch.block, out.rows, cols);
-      for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
+      for (std::int64_t block = 0; block < kBlocksAtOnce; ++block) {
         Factors<WeightProduct<P, /*kTransposed=*/false>>(direction, block, unit,
                                                          units, x, state)
             .Multiply(0, x.rows, 0, units, scratch.packed, block_out);
@@ -92,12 +93,30 @@ class WeightsInPlace {
           for (std::int64_t p = 0; p < num_panels; ++p) {
             std::copy_n(
                 block_out.At(row, p * kTileCols<T>), kTileCols<T>,
-                out.At(row, (p * Cell::kBlocks + block) * kTileCols<T>));
+                out.At(row, (p * kBlocksAtOnce + block) * kTileCols<T>));
           }
         }
       }
     }
   }
+
+  // out = x W + m R of the last gate, for some units and Keras's weights, in
+  // the second half of a step. m: [rows, U]
+  void MultiplySecondKeras(std::int64_t direction, std::int64_t unit,
+                           const LeftMatrix<P>& x, const LeftMatrix<P>& m,
+                           const KerasProductScratch<P>& scratch,
+                           const MatrixView<T>& out) const {
+    if constexpr (!kRoundsOperands<P>) {
+      const std::int64_t units = Min(out.cols, shape_.units - unit);
+      Factors<WeightProduct<P, /*kTransposed=*/false>>(
+          direction, Cell::kGates - 1, unit, units, x, m)
+          .Multiply(0, x.rows, 0, units, scratch.packed, out);
+    }
+  }
+
+  // The blocks that MultiplyKeras computes.
+  static constexpr std::int64_t kBlocksAtOnce =
+      kHasFinish<Cell> ? Cell::kRecurrentGates : Cell::kBlocks;
 
   // out = P m, for `cols` columns starting at `col`.
   // m: [rows, U]
