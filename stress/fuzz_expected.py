@@ -470,7 +470,8 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of inputs and outputs. Rejects others. tests/test_keras_rnn.py checks the values."""
     mode = attribute(call, "rnn_mode")
     activations = [attribute(call, name) for name in KERAS_ACTIVATIONS]
-    require(mode in ("lstm", "gru") or activations == ["tanh", "sigmoid"], "the cell has an activation of its own")
+    is_standard = activations == ["tanh", "sigmoid"]
+    require(mode in keras_rnn_inputs.GATED or is_standard, "the cell has an activation of its own")
     x, h = call.arguments["sequences"].shape, call.arguments["initial_h"].shape
     require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")
     (batch, time, features), units = x, h[1]

@@ -18,7 +18,7 @@ from inputs.calls import (
     numpy_dtype,
     zeros,
 )
-from inputs.keras_rnn import ACTIVATIONS
+from inputs.keras_rnn import ACTIVATIONS, KINDS
 from inputs.reserve_spaces import RESERVE_SPACES
 from inputs.valid_calls import HUGE, KERAS_ACTIVATIONS, choice
 
@@ -45,7 +45,7 @@ FLOATS = (-0.1, 1.1, np.nan, np.inf, -np.inf, 1e-45, -1e-50, 0.0, 1.0, 1 - 1e-9,
 INTS = (0, 1, -1, 2, 3, 9, 10, INT32.max, INT32.min, 2**31, 2**32, INT64.max, INT64.min, INT64.max + 1, 2**62)
 STRINGS = ("", "LSTM", "lstm ", "rnn", "sideways", "none", "\0", "ü", "lstm\0", "x" * 2000, b"bytes")
 VALID_STRINGS = {
-    "rnn_mode": ("rnn_relu", "rnn_tanh", "lstm", "gru"),
+    "rnn_mode": tuple(KINDS),
     **dict.fromkeys(KERAS_ACTIVATIONS, ACTIVATIONS),
     "input_mode": ("linear_input", "skip_input", "auto_select"),
     "direction": ("unidirectional", "bidirectional"),

@@ -10,9 +10,8 @@ from checks import parity
 from checks.keras_layers import KERAS, MASKS, Tensor, check_equal, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs.keras_rnn import ACTIVATIONS, KINDS, arguments, has_cell_state
+from inputs.keras_rnn import ACTIVATIONS, GATED, KINDS, NUM_GATES, arguments, has_cell_state
 from inputs.pairs import every_pair
-from references.cudnn_rnn import NUM_GATES
 
 from tf_rnn_ops import _plain_network, layers, raw_ops
 from tf_rnn_ops._keras import description
@@ -30,9 +29,9 @@ def dtypes_of(activation, recurrent_activation):
     return DTYPES[:2] if {activation, recurrent_activation} & {"relu", "hard_sigmoid"} else DTYPES
 
 
-# Each pair of activations in one of the modes, and in the next type in the other.
+# Each pair of activations in one of the modes, and in the next type in the next mode.
 ACTIVATED = [
-    (("lstm", "gru")[(i + j) % 2], *pair, dtype)
+    (GATED[(i + j) % len(GATED)], *pair, dtype)
     for i, pair in enumerate(itertools.product(ACTIVATIONS, repeat=2))
     for j, dtype in enumerate(dtypes_of(*pair))
 ]
@@ -49,7 +48,8 @@ def test_python_has_each_activation_of_the_op():
 
 def make_keras(mode, inputs, use_bias, **flags):
     """Returns the Keras layer for the inputs of the op."""
-    flags = {"activation": "relu", **flags} if mode == "rnn_relu" else flags
+    options = {"rnn_relu": {"activation": "relu"}, "gru_reset_before": {"reset_after": False}}
+    flags = {**options.get(mode, {}), **flags}
     layer = KERAS[KINDS[mode]](
         inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **flags
     )
@@ -177,7 +177,7 @@ QUICK_THIRD_DERIVATIVES = [("lstm", "gaps"), ("rnn_tanh", "nothing")]
 THIRD_DERIVATIVES = [
     *(
         pytest.param(*each, {}, marks=[] if each in QUICK_THIRD_DERIVATIVES else pytest.mark.slow)
-        for each in itertools.product(["lstm", "gru", "rnn_tanh"], [None, "gaps", "nothing"])
+        for each in itertools.product([*GATED, "rnn_tanh"], [None, "gaps", "nothing"])
     ),
     pytest.param("lstm", "gaps", {"activation": "sigmoid", "return_sequences": False}, marks=pytest.mark.slow),
     pytest.param("gru", "left-padded", {"zero_output_for_mask": True}, marks=pytest.mark.slow),
@@ -291,7 +291,7 @@ def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, 
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("mode", GATED)
 def test_second_derivatives_with_other_activations_equal_keras(mode, activation):
     inputs = arguments(mode, mask=MASKS["gaps"])
     flags = {"activation": activation, "recurrent_activation": "hard_sigmoid", "return_sequences": True}
@@ -333,7 +333,7 @@ def is_float(value):
 
 
 @pytest.mark.parametrize("flags", [(False, True, False), (True, False, False)], ids=str)
-@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("mode", GATED)
 def test_results_of_the_second_derivative_that_are_skipped_are_empty(mode, flags):
     flags = {"rnn_mode": mode, **dict(zip(FLAGS, flags, strict=True))}
     inputs = arguments(mode, mask=MASKS["gaps"])
@@ -348,7 +348,7 @@ def test_results_of_the_second_derivative_that_are_skipped_are_empty(mode, flags
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("flags", [(False, False, True), (True, True, False)], ids=str)
 @pytest.mark.parametrize("empty", ["batch", "time", "features", "units"])
-@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("mode", GATED)
 def test_second_derivatives_of_sizes_of_zero(mode, empty, flags, in_graph):
     inputs = arguments(mode, **{"batch": 2, "time": 3, "features": 4, "units": 5, empty: 0})
     flags = {"rnn_mode": mode, **dict(zip(FLAGS, flags, strict=True))}
@@ -505,7 +505,7 @@ OPS = {
 
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("mode", ["lstm", "gru"])
+@pytest.mark.parametrize("mode", GATED)
 @pytest.mark.parametrize("op", OPS)
 def test_a_wrong_shape_is_rejected_by_name(op, mode, in_graph):
     run, arguments_of = OPS[op]

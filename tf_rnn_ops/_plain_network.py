@@ -95,6 +95,15 @@ def _step(
       c_prev: [batch, units]; returned unchanged if not LSTM.
     """
     state, gate = _ACTIVATIONS[cell.activation], _ACTIVATIONS[cell.recurrent_activation]
+    if cell.rnn_mode == "gru_reset_before":
+        a_r, a_u, a_n = tf.split(a, 3, axis=1)
+        kernels = tf.split(weights["recurrent_kernel"], 3, axis=0)
+        r, u = (
+            gate(x + tf.matmul(h_prev, kernel, transpose_b=True))
+            for x, kernel in zip((a_r, a_u), kernels[:2], strict=True)
+        )
+        n = state(a_n + tf.matmul(r * h_prev, kernels[2], transpose_b=True))
+        return (1 - u) * n + u * h_prev, c_prev
     b = tf.matmul(h_prev, weights["recurrent_kernel"], transpose_b=True) + weights["recurrent_bias"]
     if cell.rnn_mode == "lstm":
         i, f, g, o = tf.split(a + b, 4, axis=1)
@@ -270,7 +279,7 @@ def _with_rows(matrix: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 def _cudnn_order(rnn_mode: str, columns: tf.Tensor) -> tf.Tensor:
     """Returns a matrix with the columns of its gates in the order of cuDNN, which differs from Keras only in a GRU."""
-    if rnn_mode != "gru":
+    if rnn_mode not in ("gru", "gru_reset_before"):
         return columns
     update, reset, new = tf.split(columns, 3, axis=1)
     return tf.concat([reset, update, new], axis=1)

@@ -839,15 +839,16 @@ def KerasRNN(
     is_training: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Computes the Keras layer `LSTM`, `GRU` with `reset_after=True` or `SimpleRNN`, with weights in Keras's format.
+    """Computes the Keras layer `LSTM`, `GRU` or `SimpleRNN`, with weights in Keras's format.
 
     W is `kernel`, R is `recurrent_kernel`, and their columns hold the gates in the order of Keras (LSTM: i, f, g, o;
-    GRU: u, r, n):
+    GRU: u, r, n). The mode "gru" is a GRU with `reset_after=True`, "gru_reset_before" one with `reset_after=False`:
 
         LSTM  [i_bar f_bar g_bar o_bar] = x W + h_prev R + bias      i = sigmoid(i_bar), f and o likewise
               c = f ∘ c_prev + i ∘ tanh(g_bar)      h = o ∘ tanh(c)
         GRU   u = sigmoid(x W_u + h_prev R_u + bias[0, u] + bias[1, u]), r likewise
               n = tanh(x W_n + bias[0, n] + r ∘ (h_prev R_n + bias[1, n]))      h = u ∘ h_prev + (1 - u) ∘ n
+        GRU, reset before   u and r likewise, with one bias      n = tanh(x W_n + (r ∘ h_prev) R_n + bias[n])
         else  h = act(x W + h_prev R + bias)
 
     At a masked step the state does not change, and the output is repeated from the previous step (zeros at the first
@@ -863,11 +864,11 @@ def KerasRNN(
       mask: booleans, [batch, time]: False masks a step. Pass `[]` for no mask.
       initial_h: the hidden state before the first step, [batch, units], or [0, units] for zeros.
       initial_c: the cell state before the first step, likewise. Ignored unless `rnn_mode` is "lstm".
-      kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in "gru" and 1 in the other modes.
+      kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in the modes of a GRU, else 1.
       recurrent_kernel: [units, num_gates * units].
       bias: [num_gates * units], or [2, num_gates * units] in "gru". Pass `[]` for no bias.
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-      activation: the activation of "lstm" and "gru", which replaces tanh above: "tanh", "sigmoid", "relu", "linear" or
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm", "gru" or "gru_reset_before".
+      activation: the activation of an LSTM or GRU, which replaces tanh above: "tanh", "sigmoid", "relu", "linear" or
         "hard_sigmoid".
       recurrent_activation: the activation of their gates, which replaces sigmoid above: one of the same.
       go_backwards: whether to process the steps from last to first. The outputs are in processing order.

@@ -40,7 +40,7 @@ TfRnnOps_KerasRNNReserveSpaceSize(const char* rnn_mode, std::int64_t batch,
   rnn::RnnConfig config{};
   std::string error;
   try {
-    config.mode = rnn::RnnModeOf(rnn_mode, &error);
+    config.mode = rnn::RnnModeOf(rnn_mode, /*is_of_cudnn=*/false, &error);
   } catch (const std::exception&) {  // a C program cannot catch it
     return -1;
   }

@@ -111,7 +111,7 @@ Status KerasRnnInputs::ReadWeights(const char* suffix, Array* kernel,
                                        ("recurrent_kernel" + end).c_str(),
                                        {units_, gate_units}, recurrent_kernel));
   const std::string name = "bias" + end;
-  if (attributes_.cell.mode != rnn::RnnMode::kGru) {
+  if (rnn::KerasBiasRows(attributes_.cell.mode) == 1) {
     return ReadOptional(name, {gate_units}, bias);
   }
   Size two("2", 2);

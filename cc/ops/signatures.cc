@@ -672,7 +672,7 @@ Arguments LayerInputs() {
        "  Ignored unless rnn_mode is lstm."},
       {"kernel",
        "The weights of the inputs, [features, gates * units]. Gates in Keras\n"
-       "  order: lstm input, forget, cell candidate, output; gru update,\n"
+       "  order: lstm input, forget, cell candidate, output; the grus update,\n"
        "  reset, candidate."},
       {"recurrent_kernel",
        "The weights of the hidden state, [units, gates * units]."},
@@ -715,12 +715,14 @@ std::vector<Signature> LayerOps() {
   const std::string activations = OneOf(rnn::ActivationNames());
   const AttributeList attributes = {
       Floats(),
-      {RnnMode().definition,
-       "The cell type. gru is the Keras GRU with reset_after=True."},
+      {"rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru', 'gru_reset_before'} "
+       "= 'lstm'",
+       "The cell type. gru is Keras's GRU with reset_after=True,\n"
+       "  gru_reset_before that with reset_after=False."},
       {"activation: " + activations + " = 'tanh'",
-       "The state activation of an lstm or gru."},
+       "The state activation. Only tanh for rnn_relu and rnn_tanh."},
       {"recurrent_activation: " + activations + " = 'sigmoid'",
-       "The gate activation of an lstm or gru."},
+       "The gate activation. Only sigmoid for rnn_relu and rnn_tanh."},
       {"go_backwards: bool = false",
        "Whether to process the steps from last to first. The outputs are in\n"
        "  processing order."},

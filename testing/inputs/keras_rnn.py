@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 from checks.keras_layers import data
-from references.cudnn_rnn import NUM_GATES
+from references import cudnn_rnn
 
 import tf_rnn_ops  # noqa: F401  # registers the op definitions
 from inputs.calls import definition
@@ -16,8 +16,11 @@ ACTIVATIONS = tuple(
     if attribute.name == "activation"
     for name in attribute.allowed_values.list.s
 )
+NUM_GATES = {**cudnn_rnn.NUM_GATES, "gru_reset_before": 3}
 # The Keras layer of each mode.
-KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+KINDS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+# The modes with any activations.
+GATED = ("lstm", "gru", "gru_reset_before")
 
 
 def has_cell_state(mode):

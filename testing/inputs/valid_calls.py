@@ -279,7 +279,7 @@ def lstm_values(rng, op: str) -> Arguments:
 
 def keras_values(rng, op: str) -> Arguments:
     """Draws arguments of KerasRNN, KerasRNNBackprop or KerasRNNBackpropGrad."""
-    mode, dtype = choice(rng, cudnn_rnn_inputs.MODES), choice(rng, DTYPES)
+    mode, dtype = choice(rng, tuple(keras_rnn_inputs.KINDS)), choice(rng, DTYPES)
     batch, time, features, units = (choice(rng, SIZES) for _ in range(4))
     shapes = keras_rnn_inputs.shapes(mode, batch, time, features, units, use_bias=rng.random() < 0.5)
     drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
@@ -291,7 +291,7 @@ def keras_values(rng, op: str) -> Arguments:
         "rnn_mode": mode,
         **(
             {name: choice(rng, keras_rnn_inputs.ACTIVATIONS) for name in KERAS_ACTIVATIONS}
-            if mode in ("lstm", "gru")
+            if mode in keras_rnn_inputs.GATED
             else {}
         ),
         **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
