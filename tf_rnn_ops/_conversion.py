@@ -22,7 +22,13 @@ from tf_rnn_ops import _constant_weights, _library, _loop_check, _tables
 _MODEL_FILE = "saved_model.pb"
 # Of the graph before the conversion. A SavedModel may lack it.
 _FINGERPRINT = "fingerprint.pb"
-_LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+_LAYERS = {
+    "lstm": "LSTM",
+    "gru": "GRU",
+    "gru_reset_before": "GRU",
+    "rnn_tanh": "SimpleRNN",
+    "rnn_relu": "SimpleRNN",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -342,9 +343,35 @@ NodeOut Builder::Bias(const Cell& cell) {
   return Add("Pack", {}, [&](NodeBuilder* builder) { builder->Input(sums); });
 }
 
+// The number of columns of a matrix, or -1 if it is not known.
+int64_t NumColumnsOf(const Piece& piece, const Loop& loop) {
+  const auto shape = ShapeOf(*piece.whole, loop);
+  const int64_t cols = shape.dims() == 2 ? shape.dim_size(1) : -1;
+  if (!piece.columns.has_value() || cols < 0) return cols;
+  const auto& columns = *piece.columns;
+  if (columns.count > 0) return cols / columns.count;
+  return (columns.end > 0 ? columns.end : cols) - columns.begin;
+}
+
+// Whether the gates may have the same number of units. A sum may broadcast
+// those of one unit.
+bool MayHaveSameUnits(const Cell& cell, const Loop& loop) {
+  std::set<int64_t> numbers;
+  for (const Gate& gate : cell.gates) {
+    for (const Piece* piece : {&gate.kernel, &gate.recurrent_kernel}) {
+      numbers.insert(NumColumnsOf(*piece, loop));
+    }
+  }
+  numbers.erase(-1);
+  return numbers.size() <= 1;
+}
+
 // Adds the op for a cell.
 Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
                   const NodeOut& mask) {
+  if (!MayHaveSameUnits(cell, loop_)) {
+    Fail("its gates have different numbers of units");
+  }
   std::vector<Piece> kernels;
   std::vector<Piece> recurrent_kernels;
   for (const Gate& gate : cell.gates) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <utility>
@@ -46,10 +47,11 @@ bool IsSelect(const Value* value) {
   return value->op == "Select" || value->op == "SelectV2";
 }
 
-// A value as an activation of another value.
+// A value as an activation of another value, or of columns of it.
 struct Activated {
   std::string activation;
   const Value* input;
+  std::optional<Columns> columns{};
 };
 
 Activated ActivatedOf(const Value* value) {
@@ -58,6 +60,14 @@ Activated ActivatedOf(const Value* value) {
   if (value->op == "Relu") return {"relu", value->inputs[0]};
   const Value* const z = InputOfHardSigmoid(value);
   if (z != nullptr) return {"hard_sigmoid", z};
+  // The values of a step are matrices.
+  if (value->op == "columns" && value->columns.axis != 0) {
+    Activated whole = ActivatedOf(value->inputs[0]);
+    if (whole.activation != "linear" && !whole.columns.has_value()) {
+      whole.columns = value->columns;
+      return whole;
+    }
+  }
   return {"linear", value};
 }
 
@@ -219,11 +229,14 @@ class CellRecognizer {
   bool IsSimpleRnn();
 
  private:
-  bool IsBlockCell(const Value* new_c);
+  bool IsLstmBlockCell(const Value* new_c);
+  bool IsGruBlockCell();
   bool IsCellState(const Value* c);
   bool IsCandidate(const Value* value);
+  bool IsSumOfCandidate(const Term& term, std::vector<Term> others);
+  bool IsRecurrentPart(const Value* value, Gate* gate);
   bool IsGate(const Value* value, Gate* gate);
-  std::optional<Gate> GateOf(const Value* value);
+  std::optional<Gate> GateOf(const Activated& activated);
   std::optional<Piece> TakeInputs(std::vector<Term>* terms);
 
   const Loop& loop_;
@@ -245,10 +258,11 @@ std::optional<Piece> CellRecognizer::TakeInputs(std::vector<Term>* terms) {
   return std::nullopt;
 }
 
-// A value as x W + h R + biases.
-std::optional<Gate> CellRecognizer::GateOf(const Value* value) {
+// What is activated as x W + h R + biases.
+std::optional<Gate> CellRecognizer::GateOf(const Activated& activated) {
   std::vector<Term> terms;
-  if (h_ == nullptr || !FindTerms(value, std::nullopt, loop_, &terms)) {
+  if (h_ == nullptr ||
+      !FindTerms(activated.input, activated.columns, loop_, &terms)) {
     return std::nullopt;
   }
   const auto recurrent_kernel = TakeTerm(h_, &terms);
@@ -265,7 +279,7 @@ std::optional<Gate> CellRecognizer::GateOf(const Value* value) {
 // Whether a value is the gate activation of a gate.
 bool CellRecognizer::IsGate(const Value* value, Gate* gate) {
   const Activated activated = ActivatedOf(value);
-  const auto found = GateOf(activated.input);
+  const auto found = GateOf(activated);
   if (!found || activated.activation != cell_->recurrent_activation) {
     return false;
   }
@@ -277,12 +291,12 @@ bool CellRecognizer::IsGate(const Value* value, Gate* gate) {
 bool CellRecognizer::IsLstm(const Value* new_c) {
   cell_->rnn_mode = "lstm";
   cell_->gates.resize(4);
-  if (IsBlockCell(new_c)) return true;
+  if (IsLstmBlockCell(new_c)) return true;
   for (const auto& [o, activated_c] : InputsOf(cell_->new_h, "mul")) {
     const Activated activated = activated_c == new_c
                                     ? Activated{"linear", new_c}
                                     : ActivatedOf(activated_c);
-    if (activated.input != new_c) continue;
+    if (activated.input != new_c || activated.columns.has_value()) continue;
     cell_->activation = activated.activation;
     cell_->recurrent_activation = ActivatedOf(o).activation;
     if (IsGate(o, &cell_->gates[3]) && IsCellState(new_c)) return true;
@@ -291,7 +305,7 @@ bool CellRecognizer::IsLstm(const Value* new_c) {
 }
 
 // Whether a node LSTMBlockCell without options computes h and c.
-bool CellRecognizer::IsBlockCell(const Value* new_c) {
+bool CellRecognizer::IsLstmBlockCell(const Value* new_c) {
   constexpr int kC = 1;
   constexpr int kH = 6;
   const Value& new_h = *cell_->new_h;
@@ -337,7 +351,7 @@ bool CellRecognizer::IsCellState(const Value* c) {
       }
       for (const auto& [i, activated_g] : InputsOf(added, "mul")) {
         const Activated activated = ActivatedOf(activated_g);
-        const auto g = GateOf(activated.input);
+        const auto g = GateOf(activated);
         if (g && activated.activation == cell_->activation &&
             IsGate(i, &cell_->gates[0])) {
           cell_->gates[2] = *g;
@@ -351,7 +365,7 @@ bool CellRecognizer::IsCellState(const Value* c) {
 
 // Whether h = u * h + (1 - u) * act(candidate).
 bool CellRecognizer::IsGru() {
-  cell_->rnn_mode = "gru";
+  if (IsGruBlockCell()) return true;
   for (const auto& [kept, added] : InputsOf(cell_->new_h, "add")) {
     for (const auto& [u, h_before] : InputsOf(kept, "mul")) {
       for (const auto& [rest, candidate] : InputsOf(added, "mul")) {
@@ -367,50 +381,105 @@ bool CellRecognizer::IsGru() {
   return false;
 }
 
-// Whether a value is act(x W + biases + r * (h R + biases)).
+// Whether a node GRUBlockCell computes h.
+bool CellRecognizer::IsGruBlockCell() {
+  constexpr int kH = 3;
+  const Value& new_h = *cell_->new_h;
+  const auto is_invariant = [](const Value* value) {
+    return value->is_invariant;
+  };
+  const bool is_block_cell =
+      new_h.op == "GRUBlockCell" && new_h.output == kH &&
+      new_h.inputs.size() == 6 && new_h.inputs[1] == h_ &&
+      std::all_of(new_h.inputs.begin() + 2, new_h.inputs.end(), is_invariant);
+  if (!is_block_cell) return false;
+  cell_->rnn_mode = "gru_reset_before";
+  cell_->x = new_h.inputs[0];
+  // r and u are beside each other, and the candidate has its own weights.
+  const auto gate = [&](int weights, int bias, std::optional<Columns> columns) {
+    Gate result;
+    result.kernel = {new_h.inputs[weights], columns, Piece::kFirst, cell_->x};
+    result.recurrent_kernel = {new_h.inputs[weights], columns, Piece::kLast,
+                               cell_->x};
+    if (columns.has_value()) columns->axis = 0;
+    Piece piece{new_h.inputs[bias], columns};
+    piece.is_vector = true;
+    result.biases = {piece};
+    return result;
+  };
+  Columns r;
+  r.index = 0;
+  r.count = 2;
+  Columns u = r;
+  u.index = 1;
+  cell_->gates = {gate(2, 4, u), gate(2, 4, r), gate(3, 5, std::nullopt)};
+  return true;
+}
+
+// Whether a value is act(x W + biases + r * (h R + biases)), or act(x W + (r *
+// h) R + biases).
 bool CellRecognizer::IsCandidate(const Value* value) {
   const Activated activated = ActivatedOf(value);
   cell_->activation = activated.activation;
   std::vector<Term> terms;
-  if (!FindTerms(activated.input, std::nullopt, loop_, &terms)) return false;
-  const auto is_product = [](const Term& term) {
-    return term.factor != nullptr && term.factor->op == "mul" &&
-           term.piece.whole == nullptr;
-  };
-  const auto found = std::find_if(terms.begin(), terms.end(), is_product);
-  if (found == terms.end()) return false;
-  const Value* const product = found->factor;
-  terms.erase(found);
-  const auto kernel = TakeInputs(&terms);
+  if (!FindTerms(activated.input, activated.columns, loop_, &terms)) {
+    return false;
+  }
+  for (size_t i = 0; i < terms.size(); ++i) {
+    std::vector<Term> others = terms;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    if (IsSumOfCandidate(terms[i], std::move(others))) return true;
+  }
+  return false;
+}
+
+// Whether the candidate's sum consists of a term with r and others, which r
+// does not multiply.
+bool CellRecognizer::IsSumOfCandidate(const Term& term,
+                                      std::vector<Term> others) {
+  if (term.factor == nullptr || term.factor->op != "mul") return false;
   Gate gate;
-  if (!kernel || !TakeBiases(terms, &gate.biases, &gate.number)) return false;
+  const auto kernel = TakeInputs(&others);
+  if (!kernel || !TakeBiases(others, &gate.biases, &gate.number)) return false;
   gate.kernel = *kernel;
-  for (const auto& [r, recurrent] : InputsOf(product, "mul")) {
-    std::vector<Term> recurrent_terms;
-    if (!IsGate(r, &cell_->gates[1]) ||
-        !FindTerms(recurrent, std::nullopt, loop_, &recurrent_terms)) {
-      continue;
+  const bool resets_before = term.piece.whole != nullptr;
+  cell_->rnn_mode = resets_before ? "gru_reset_before" : "gru";
+  for (const auto& [r, recurrent] : InputsOf(term.factor, "mul")) {
+    if (!IsGate(r, &cell_->gates[1])) continue;
+    const bool is_recurrent =
+        resets_before ? recurrent == h_ : IsRecurrentPart(recurrent, &gate);
+    if (!is_recurrent) continue;
+    if (resets_before) gate.recurrent_kernel = term.piece;
+    for (Piece* piece : {&gate.kernel, &gate.recurrent_kernel}) {
+      // r * h has the columns of h.
+      if (resets_before && piece->first == term.factor) piece->first = h_;
     }
-    const auto recurrent_kernel = TakeTerm(h_, &recurrent_terms);
-    double recurrent_number = 0;
-    if (!recurrent_kernel ||
-        !TakeBiases(recurrent_terms, &gate.recurrent_biases,
-                    &recurrent_number) ||
-        recurrent_number != 0) {
-      gate.recurrent_biases.clear();
-      continue;
-    }
-    gate.recurrent_kernel = *recurrent_kernel;
     cell_->gates[2] = gate;
     return true;
   }
   return false;
 }
 
+// Whether a value is h R + biases.
+bool CellRecognizer::IsRecurrentPart(const Value* value, Gate* gate) {
+  std::vector<Term> terms;
+  if (!FindTerms(value, std::nullopt, loop_, &terms)) return false;
+  const auto recurrent_kernel = TakeTerm(h_, &terms);
+  std::vector<Piece> biases;
+  double number = 0;
+  if (!recurrent_kernel || !TakeBiases(terms, &biases, &number) ||
+      number != 0) {
+    return false;
+  }
+  gate->recurrent_kernel = *recurrent_kernel;
+  gate->recurrent_biases = biases;
+  return true;
+}
+
 // Whether h = act(x W + h R + biases).
 bool CellRecognizer::IsSimpleRnn() {
   const Activated activated = ActivatedOf(cell_->new_h);
-  const auto gate = GateOf(activated.input);
+  const auto gate = GateOf(activated);
   if (!gate ||
       (activated.activation != "tanh" && activated.activation != "relu")) {
     return false;
@@ -628,8 +697,8 @@ absl::Status Recognizer::WhyNoCell() const {
     }
   }
   std::string reason =
-      "its step is not one of an LSTM, a GRU with reset_after=True or a "
-      "SimpleRNN with activations of the op";
+      "its step is not one of an LSTM, a GRU or a SimpleRNN with activations "
+      "of the op";
   const char* separator = ": it has ";
   for (const std::string& op : unknown) {
     absl::StrAppend(&reason, separator, op);
