@@ -19,6 +19,7 @@ from checks.keras_layers import (
     KERAS,
     KERASES,
     KINDS,
+    MASKS,
     OURS,
     TF_KERAS,
     TIME,
@@ -36,6 +37,8 @@ from checks.keras_layers import (
     variables_of,
 )
 from environment import forked, processes
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tf_rnn_ops import _xla, accelerate_keras, explain, freeze, restore_keras
 from tf_rnn_ops._keras import kerases
@@ -525,10 +528,7 @@ class Halving(keras.layers.Layer):
 
 OF_A_CELL = {
     "own cell": (lambda: keras.layers.RNN(Halving()), "the cell is a Halving: use keras.layers.LSTMCell"),
-    "stack": (
-        lambda: keras.layers.RNN([keras.layers.LSTMCell(2) for _ in range(2)]),
-        "the layer stacks several cells: use one layer",
-    ),
+    "stack": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2), Halving()]), "the cell is a Halving"),
     "list of one cell": (lambda: keras.layers.RNN([keras.layers.LSTMCell(2)]), "the layer has a list of one cell"),
 }
 
@@ -651,8 +651,90 @@ def test_rnn_of_a_cell(runs):
     check_accelerated(runs, layer, X)
 
 
+# Lists of cells, and how many of them run on the op in inference and in training.
+LISTS_OF_CELLS = {
+    "LSTM, GRU": (lambda k: [k.LSTMCell(UNITS), k.GRUCell(UNITS + 1)], 2, 2),
+    "three": (
+        lambda k: [k.SimpleRNNCell(7, "relu"), k.GRUCell(UNITS, reset_after=False), k.LSTMCell(2, use_bias=False)],
+        *(3, 3),
+    ),
+    "dropout": (
+        lambda k: [k.GRUCell(UNITS, dropout=0.4, seed=1), k.LSTMCell(UNITS, dropout=0.3, seed=2, implementation=1)],
+        *(2, 2),
+    ),
+    "recurrent dropout": (lambda k: [k.LSTMCell(UNITS, recurrent_dropout=0.3, seed=3), k.SimpleRNNCell(UNITS)], 2, 1),
+    "other cell": (lambda k: [k.LSTMCell(UNITS), k.GRUCell(UNITS, activation="gelu")], 0, 0),
+}
+
+
+@pytest.mark.parametrize("cells", LISTS_OF_CELLS)
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    options=st.fixed_dictionaries(
+        {
+            name: st.booleans()
+            for name in ("go_backwards", "return_sequences", "return_state", "zero_output_for_mask", "unroll")
+        }
+    ),
+    mask=st.sampled_from([None, *MASKS]),
+    with_states=st.booleans(),
+    training=st.booleans(),
+    in_graph=st.booleans(),
+    is_given_a_list=st.booleans(),
+)
+def test_lists_of_cells(cells, options, mask, with_states, training, in_graph, is_given_a_list, runs):
+    make, *counts = LISTS_OF_CELLS[cells]
+    cells = make(keras.layers)
+    of_gates = [each for each in cells if hasattr(each, "seed_generator")]
+    layer = keras.layers.RNN(cells if is_given_a_list else keras.layers.StackedRNNCells(cells), **options)
+    layer.build(X.shape)
+    randomize(layer)
+    states = None
+    if with_states:
+        of_sizes = lambda size: tf.constant(data(BATCH, size, dtype="float32"))  # noqa: E731
+        states = keras.tree.map_structure(of_sizes, layer.cell.state_size)
+
+    def results():
+        for each in of_gates:
+            each.seed_generator.state.assign([7, 0])
+        call = lambda x: layer(x, initial_state=states, training=training, mask=MASKS.get(mask))  # noqa: E731
+        call = tf.function(call, autograph=False) if in_graph else call
+        outputs, gradients = outputs_and_gradients(lambda: call(tf.constant(X)), variables_of(layer))
+        return [*outputs, *map(tf.convert_to_tensor, gradients)]
+
+    expected = results()
+    with accelerate_keras():
+        count, actual = runs.during(results)
+        (row, *others) = explain(layer)
+    is_on_op = row.training != "Keras"
+    assert is_on_op == bool(counts[0]) == (not others)
+    zeroes_other_steps = options["unroll"] and options["go_backwards"] and options["zero_output_for_mask"] and mask
+    if zeroes_other_steps or not is_on_op:
+        assert count <= 4  # Keras calls cells once for their dropout
+    else:
+        assert count >= counts[training]
+    check_equal(actual, expected, "RNN of a list of cells")
+
+
+def test_a_stateful_list_of_cells():
+    layer = keras.layers.RNN([keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(2)], stateful=True, return_state=True)
+    layer.build(X.shape)
+    randomize(layer)
+
+    def two_calls():
+        for each in keras.tree.flatten(layer.states):
+            each.assign(tf.zeros_like(each))
+        return [layer(X), layer(X)]
+
+    expected = two_calls()
+    with accelerate_keras(strict=True):
+        actual = two_calls()
+    tf.nest.assert_same_structure(actual, expected)
+    check_equal(actual, expected, "a stateful list of cells")
+
+
 def test_other_layers_are_unchanged(runs):
-    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS)]
+    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS, activation="elu")]
     layers = [
         keras.layers.RNN(cells),
         keras.layers.LSTM(UNITS, activation="elu"),

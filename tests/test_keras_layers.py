@@ -19,11 +19,11 @@ from checks import parity
 from checks.keras_layers import (
     BATCH,
     FEATURES,
-    INPUT_MASKS,
     KERAS,
     KINDS,
     LOOPS,
     MASKS,
+    ON_THE_OP,
     OURS,
     TF_KERAS,
     TIME,
@@ -78,7 +78,7 @@ def with_unknown_sizes(run, arguments, jit_compile=False):
     return tf.function(run, input_signature=[specs], autograph=False, jit_compile=jit_compile)
 
 
-CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **INPUT_MASKS}
+CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **ON_THE_OP}
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
@@ -161,7 +161,7 @@ KERAS_2 = {
     "SimpleRNN": (lambda k, **arguments: k.layers.SimpleRNN(UNITS, activation="relu", **arguments), 1, 1),
     "RNN": (lambda k, **arguments: k.layers.RNN(k.layers.LSTMCell(UNITS, dtype="float64"), **arguments), 1, 1),
     "LSTM of TensorFlow 1": (lambda k, **arguments: of_tensorflow_1("LSTMV1", arguments), 1, 1),
-    "GRU of TensorFlow 1": (lambda k, **arguments: of_tensorflow_1("GRUV1", arguments), 0, 0),
+    "GRU of TensorFlow 1": (lambda k, **arguments: of_tensorflow_1("GRUV1", arguments), 1, 1),
     "GRU of TensorFlow 1, reset after": (
         lambda k, **arguments: of_tensorflow_1("GRUV1", arguments, reset_after=True),
         *(1, 1),
@@ -185,12 +185,15 @@ KERAS_2 = {
         lambda k, **arguments: k.layers.SimpleRNN(UNITS, recurrent_dropout=0.3, **arguments),
         *(1, 0),
     ),
-    "reset before": (lambda k, **arguments: k.layers.GRU(UNITS, reset_after=False, **arguments), 0, 0),
+    "reset before": (lambda k, **arguments: k.layers.GRU(UNITS, reset_after=False, **arguments), 1, 1),
     "stacked cells": (
         lambda k, **arguments: k.layers.RNN(
-            [k.layers.GRUCell(UNITS, dtype="float64"), k.layers.LSTMCell(2, dtype="float64")], **arguments
+            k.layers.StackedRNNCells(
+                [k.layers.GRUCell(UNITS, dtype="float64"), k.layers.LSTMCell(2, dtype="float64")], dtype="float64"
+            ),
+            **arguments,
         ),
-        *(0, 0),
+        *(2, 2),
     ),
 }
 

@@ -404,7 +404,7 @@ NOT_CONVERTED = {
         name: (
             {f"rnn/gru_cell/{name}": (8, 10)},
             f"rnn/gru_cell/{name} in variables is a weight of a GRU that applies the reset gate before the matrix "
-            "product, unlike CudnnRNN: use tf_rnn_ops.layers.GRUBlockCell",
+            "product, unlike CudnnRNN: use keras.layers.GRU with reset_after=False or tf_rnn_ops.layers.GRUBlockCell",
         )
         for name in ("gates/kernel", "candidate/bias", "w_ru")
     },

@@ -28,7 +28,6 @@ needs_xla = pytest.mark.skipif(
 
 # Configurations that run as a loop over the steps in training: kind and arguments.
 LOOPS = {
-    "reset before": ("GRU", {"reset_after": False}),
     "reset before, other activations": (
         "GRU",
         {"reset_after": False, "activation": "elu", "recurrent_activation": "softmax"},
@@ -41,8 +40,10 @@ LOOPS = {
         {"recurrent_dropout": 0.3, "activation": "elu", "recurrent_activation": "hard_sigmoid"},
     ),
 }
-# Configurations with a separate input mask for each gate. Keras rejects them with use_cudnn.
-INPUT_MASKS = {
+# Configurations that run on the op: also with a separate input mask for each gate, which Keras rejects with use_cudnn.
+ON_THE_OP = {
+    "reset before": ("GRU", {"reset_after": False}),
+    "reset before, relu": ("GRU", {"reset_after": False, "activation": "relu"}),
     "LSTM implementation=1": ("LSTM", {"implementation": 1, "use_cudnn": False}),
     "GRU implementation=1": ("GRU", {"implementation": 1, "use_cudnn": False}),
     "reset before, implementation=1": ("GRU", {"reset_after": False, "implementation": 1, "use_cudnn": False}),

@@ -16,7 +16,7 @@ from checks.op_definitions import ops_when_called
 from tf_rnn_ops import _device_check, layers
 
 X = tf.constant(np.random.default_rng(0).standard_normal([2, 5, 3]), tf.float32)
-# By kind, arguments of layers that run on the op KerasRNN, and on GRUBlockCell.
+# By kind, arguments of layers that run on the op KerasRNN.
 LAYERS = {"LSTM": {}, "GRU": {"reset_after": False}, "SimpleRNN": {}}
 
 

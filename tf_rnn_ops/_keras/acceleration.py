@@ -66,18 +66,18 @@ def accelerate_keras(*, strict: bool = False, exports: str = "portable", portabl
 
     Keras 2 (tf_keras) is accelerated, too, if the program imports it before or after this call.
 
-    Models need no changes. All such layers, and `keras.layers.RNN` with their cells, run on the op, also within
-    `Bidirectional` and `TimeDistributed`, and in models made or loaded before or after this call. Compiled functions
-    that Keras has already made (in `fit`, `predict` and so on) are made again. A `tf.function` of your own is not
-    traced again. Where a program has replaced methods of Keras's cells, or `inner_loop` of its layers, they run.
+    Models need no changes. All such layers, and `keras.layers.RNN` of their cells or lists of them, run on the op, also
+    within `Bidirectional` and `TimeDistributed`, and in models made or loaded before or after this call. Compiled
+    functions that Keras has already made (in `fit`, `predict` and so on) are made again. A `tf.function` of your own is
+    not traced again. Where a program has replaced methods of Keras's cells, or `inner_loop` of its layers, they run.
 
     `LSTMCell`, `GRUCell` and `SimpleRNNCell` that you call one step at a time run on the op when that is faster: in
     inference, either in eager mode or, in a graph, for one sequence.
 
-    A GRU with `reset_after=False`, and an LSTM or GRU with recurrent dropout in training, run in the loop. Other
-    unsupported configurations fall back to Keras; docs/guides/keras.md lists them. If TensorFlow sees a GPU, all layers
-    fall back. The logger "tf_rnn_ops" logs each fallback once, and `tf_rnn_ops.explain(model)` shows all of them.
-    Acceleration does not change whether XLA compiles a model; with `jit_compile=True`, XLA compiles the op too.
+    An LSTM or GRU with recurrent dropout in training runs in the loop. Other unsupported configurations fall back to
+    Keras; docs/guides/keras.md lists them. If TensorFlow sees a GPU, all layers fall back. The logger "tf_rnn_ops" logs
+    each fallback once, and `tf_rnn_ops.explain(model)` shows all of them. Acceleration does not change whether XLA
+    compiles a model; with `jit_compile=True`, XLA compiles the op too.
 
     If the environment variable TF_RNN_OPS_ACCELERATE_KERAS is 1, importing tf_rnn_ops calls this function.
 

@@ -4,7 +4,7 @@ All that follows from a description is decided here, for calls as for `tf_rnn_op
 in logs, errors and the table of `explain`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tf_rnn_ops._keras import description
@@ -25,9 +25,14 @@ class Decision(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
-def of_layer(layer: Layer | Unknown, training: bool) -> Decision:
-    """Decides how a layer runs."""
-    return _decide(layer if isinstance(layer, Unknown) else layer.cell, training, layer.surprises)
+def of_layer(layers: Sequence[Layer] | Unknown, training: bool) -> Decision:
+    """Decides how a layer runs, from its description as layers in a row."""
+    if isinstance(layers, Unknown):
+        return _decide(layers, training, layers.surprises)
+    decisions = [_decide(each.cell, training, each.surprises) for each in layers]
+    reasons = tuple(dict.fromkeys(reason for each in decisions for reason in each.reasons))
+    paths = {each.path for each in decisions}
+    return Decision(next(path for path in ("Keras", "loop", "op") if path in paths), reasons)
 
 
 def of_cell(cell: Cell | Unknown, training: bool) -> Decision:
@@ -42,9 +47,9 @@ def of_cell(cell: Cell | Unknown, training: bool) -> Decision:
     return decision
 
 
-def is_expected(layer: Layer | Unknown) -> bool:
+def is_expected(described: Any) -> bool:
     """Returns whether a layer is meant to run in Keras's loop, because each step of its cell is an op."""
-    return isinstance(layer, Unknown) and layer.cls.__module__.startswith("tf_rnn_ops.")
+    return isinstance(described, Unknown) and described.cls.__module__.startswith("tf_rnn_ops.")
 
 
 def op_attributes(cell: Cell) -> dict[str, Any]:
@@ -52,7 +57,7 @@ def op_attributes(cell: Cell) -> dict[str, Any]:
     names = description.op_activations(cell)
     if cell.kind.name == "simple_rnn":
         return {"rnn_mode": f"rnn_{names['activation']}"}
-    return {"rnn_mode": cell.kind.name, **names}
+    return {"rnn_mode": "gru_reset_before" if cell.resets_before else cell.kind.name, **names}
 
 
 def _decide(cell: Cell | Unknown, training: bool, surprises: tuple[str, ...] = ()) -> Decision:
@@ -64,7 +69,8 @@ def _decide(cell: Cell | Unknown, training: bool, surprises: tuple[str, ...] = (
 
 def _needs_loop(cell: Cell, training: bool) -> bool:
     """Returns whether the op lacks something that the loop has. The loop also has any activation."""
-    return cell.resets_before or (training and cell.drops_states and cell.has_mask_per_gate)
+    drops_per_gate = training and cell.drops_states and cell.has_mask_per_gate
+    return drops_per_gate or (cell.resets_before and any(_reasons_of_activations(cell)))
 
 
 def _reasons(cell: Cell | Unknown, training: bool) -> Iterator[str]:

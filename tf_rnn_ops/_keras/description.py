@@ -129,8 +129,11 @@ def _scaled_activation(activations: Mapping[str, Any]) -> tuple[Any, str, float]
     return next((row for row in rows if row[0] is of_gates), None)
 
 
-def describe_layer(layer: Any) -> Layer | Unknown:
-    """Describes a recurrent layer of Keras."""
+def describe_layer(layer: Any) -> tuple[Layer, ...] | Unknown:
+    """Describes a recurrent layer of Keras as layers in a row, one for each of its cells.
+
+    The outputs of a layer are the inputs of the next. They are in the order in which the first processes its inputs.
+    """
     keras = kerases.of(layer)
     assert keras is not None
     if isinstance(layer, keras.convolutional):
@@ -141,16 +144,24 @@ def describe_layer(layer: Any) -> Layer | Unknown:
     surprises = tuple(_surprises_of_layer(layer, keras))
     if isinstance(layer, tuple(keras.cudnn)):
         return _describe_cudnn_layer(layer, keras, surprises)
-    cell = describe_cell(layer.cell, keras.drops_before(layer), layer.unroll)
-    if isinstance(cell, Unknown):
-        return cell._replace(is_out_of_reach=False, surprises=surprises)
-    return Layer(
-        cell=cell,
-        go_backwards=layer.go_backwards,
-        returns_sequences=layer.return_sequences,
-        is_unrolled=layer.unroll,
-        zeroes_masked_steps=layer.zero_output_for_mask,
-        surprises=surprises,
+    is_stack = type(layer.cell) is keras.stacked_cells and len(layer.cell.cells) > 1
+    cells = layer.cell.cells if is_stack else [layer.cell]
+    described = [describe_cell(each, keras.drops_before(layer), layer.unroll) for each in cells]
+    unknown = next((each for each in described if isinstance(each, Unknown)), None)
+    if unknown is not None:
+        return unknown._replace(is_out_of_reach=False, surprises=surprises)
+    last = len(described) - 1
+    return tuple(
+        Layer(
+            cell=cell,
+            go_backwards=layer.go_backwards and i == 0,
+            returns_sequences=layer.return_sequences or i < last,
+            is_unrolled=layer.unroll,
+            zeroes_masked_steps=layer.zero_output_for_mask and i == last,
+            surprises=surprises,
+        )
+        for i, cell in enumerate(described)
+        if isinstance(cell, Cell)
     )
 
 
@@ -191,7 +202,7 @@ def describe_cell(cell: Any, drops_before: bool = False, unroll: bool = False) -
     )
 
 
-def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) -> Layer | Unknown:
+def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) -> tuple[Layer, ...] | Unknown:
     """Describes a CuDNNLSTM or CuDNNGRU. It reverses its inputs itself."""
     kind = keras.cudnn.get(type(layer))
     if kind is None:
@@ -216,7 +227,7 @@ def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) 
         input_masks=lambda x, training: [],
         state_masks=lambda h, training: [],
     )
-    return Layer(
+    described = Layer(
         cell=cell,
         go_backwards=False,
         returns_sequences=layer.return_sequences,
@@ -224,6 +235,7 @@ def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) 
         zeroes_masked_steps=False,
         surprises=surprises,
     )
+    return (described,)
 
 
 def _weights(owner: Any, dtype: str) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
@@ -243,11 +255,9 @@ def _cudnn_weights(layer: Any, kind: Kind) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
 
 
 def _why_unknown(cell: Any, keras: Keras | None) -> str:
-    if keras is None or type(cell) is not keras.stacked_cells:
-        return f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
-    if len(cell.cells) == 1:
+    if keras is not None and type(cell) is keras.stacked_cells and len(cell.cells) == 1:
         return "the layer has a list of one cell: pass the cell itself"
-    return "the layer stacks several cells: use one layer per cell"
+    return f"the cell is a {type(cell).__name__}: use keras.layers.LSTMCell, GRUCell or SimpleRNNCell"
 
 
 def _drops(kind: Kind, rate: float) -> bool:
@@ -264,21 +274,32 @@ def _surprises_of_layer(layer: Any, keras: Keras) -> Iterator[str]:
     for method in own_code.replaced_in_loop(layer, keras.loops):
         yield _of_replaced(method)
     yield from keras.surprises_of_layer(layer)
-    dtype = getattr(layer.cell, "compute_dtype", None)  # a cell need not be a Keras layer
-    if dtype not in (None, layer.compute_dtype):
-        yield f"the layer has dtype {layer.compute_dtype}, but its cell {dtype}: use the same dtype for both"
+    stack = layer.cell if type(layer.cell) is keras.stacked_cells else None
+    if stack is not None:
+        yield from _surprises_of_call(stack, keras)
+        if getattr(stack, "reverse_state_order", False):
+            yield "reverse_state_order=True: set it to False"
+    for cell in [layer.cell] if stack is None else [stack, *stack.cells]:
+        dtype = getattr(cell, "compute_dtype", None)  # a cell need not be a Keras layer
+        if dtype not in (None, layer.compute_dtype):
+            yield f"the layer has dtype {layer.compute_dtype}, but its cell {dtype}: use the same dtype for both"
 
 
 def _surprises(cell: Any, kind: Kind, keras: Keras) -> Iterator[str]:
     """Yields why a cell may compute something else than its description says."""
+    yield from _surprises_of_call(cell, keras)
+    if cell.built:
+        yield from _surprises_of_weights(cell, kind, keras)
+
+
+def _surprises_of_call(cell: Any, keras: Keras) -> Iterator[str]:
+    """Yields why a call of a cell, or of several in one, may do something else than Keras's class says."""
     if not getattr(cell, keras.autocast, True):
         yield "autocast=False: set autocast=True"
     if cell.activity_regularizer is not None:
         yield "the cell has an activity_regularizer: pass it to the layer"
     for method in own_code.replaced_in_step(cell, keras.caller):
         yield _of_replaced(method)
-    if cell.built:
-        yield from _surprises_of_weights(cell, kind, keras)
 
 
 def _surprises_of_weights(cell: Any, kind: Kind, keras: Keras) -> Iterator[str]:

@@ -7,6 +7,7 @@ layer (`decision`) or of the arguments of a call.
 
 import collections
 import functools
+import itertools
 import logging
 import re
 import threading
@@ -63,21 +64,51 @@ def run(
     decided = decision.of_layer(described, _may_train(training))
     environment_reason = next(environment.reasons_against_the_op(), None)
     reason = environment_reason or next(iter(decided.reasons), "")
-    if not reason and isinstance(described, Layer):
+    if not reason and not isinstance(described, Unknown):
         reason = next(_reasons_of_call(described, *arguments[:3]), "")
         if not reason:
             _count(layer, decided.path)
-            run_here = _run_loop if decided.path == "loop" else _run_op
-            return run_here(described, *arguments)
+            return _run_in_row(described, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
-        is_expected = environment_reason or (decision.is_expected(described) and not described.surprises)
+        surprises = described.surprises if isinstance(described, Unknown) else ()
+        is_expected = environment_reason or (decision.is_expected(described) and not surprises)
         _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
         _count(layer, "Keras")
     return keras_loop(*arguments)
 
 
+def _run_in_row(
+    layers: Sequence[Layer], sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
+) -> tuple[tf.Tensor, tf.Tensor, Any]:
+    """Runs the cells of a layer one after another, each over all steps, on the op or in the step loop.
+
+    Args:
+      layers: what the layer is: see `describe_layer`.
+      sequences: the inputs, [batch, time, features].
+      initial_state: the initial states, each [batch, units], nested as Keras nests them.
+      mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step. Surplus
+        steps, after those of the inputs or, with `go_backwards`, before them, are ignored.
+      training: whether to apply dropout.
+
+    Returns:
+      A tuple of the last output, [batch, units]; all outputs, [batch, time, units], or only the last one,
+      [batch, 1, units], unless the layer returns sequences; and the final states, nested like the initial ones.
+    """
+    initial, final = iter(_flat(initial_state)), []
+    mask = _checked_mask(mask, sequences, layers[0].go_backwards)
+    last = outputs = sequences
+    for each in layers:
+        states = list(itertools.islice(initial, each.cell.kind.states))
+        is_in_loop = decision.of_layer([each], _may_train(training)).path == "loop"
+        last, outputs, states = (_run_loop if is_in_loop else _run_op)(each, outputs, states, mask, training)
+        final += states
+        if each.go_backwards and mask is not None:  # the outputs are in processing order
+            mask = tf.reverse(mask, [1])
+    return last, outputs, final if len(layers) == 1 else keras.tree.pack_sequence_as(initial_state, final)
+
+
 def _run_op(
-    described: Layer, sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
+    described: Layer, sequences: tf.Tensor, initial_state: Sequence[Any], mask: tf.Tensor | None, training: Any
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Runs a layer's cell over all steps on the op, which must support the arguments.
 
@@ -85,13 +116,11 @@ def _run_op(
       described: what the layer is.
       sequences: the inputs, [batch, time, features].
       initial_state: the initial states, each [batch, units].
-      mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step. Surplus
-        steps, after those of the inputs or, with `go_backwards`, before them, are ignored.
+      mask: [batch, time], or None.
       training: whether to apply dropout.
 
     Returns:
-      A tuple of the last output, [batch, units]; all outputs, [batch, time, units], or only the last one,
-      [batch, 1, units], unless the layer returns sequences; and the final states.
+      See `_run_in_row`. The final states are a list.
     """
     cell, is_training = described.cell, _may_train(training)
     inputs = _inputs(cell, sequences, training)
@@ -103,9 +132,8 @@ def _run_op(
         tf.zeros([0, cell.units], cell.dtype)  # absent
         if may_be_absent and _is_filled_with_zeros(each)
         else _of_batch(_cast(each, cell), inputs[0])
-        for each in _flat(initial_state)
+        for each in initial_state
     ]
-    mask = _checked_mask(mask, inputs[0], described.go_backwards)
     kernel, *other_weights = op_weights(cell)
     outputs, *final_states = run_op(
         cell,
@@ -126,19 +154,15 @@ def _run_op(
 
 
 def _run_loop(
-    described: Layer, sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
+    described: Layer, sequences: tf.Tensor, initial_state: Sequence[Any], mask: tf.Tensor | None, training: Any
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Runs a layer's cell over all steps in the step loop; see `_run_op`."""
     cell = described.cell
     inputs = _inputs(cell, sequences, training)
-    states = [_of_batch(_cast(each, cell), inputs[0]) for each in _flat(initial_state)]
-    mask = _checked_mask(mask, inputs[0], described.go_backwards)
-    # With XLA, the ops of TensorFlow are faster than a call of GRUBlockCell per step.
-    names = map(description.activation_name, cell.activations.values())
-    may_call_op = [*names] == ["tanh", "sigmoid"] and not environment.is_compiled_by_xla()
+    states = [_of_batch(_cast(each, cell), inputs[0]) for each in initial_state]
     drops_states = cell.drops_states and _may_train(training)
     draw = functools.partial(cell.state_masks, training=training) if drops_states else None
-    return step_loop.inner_loop(described, inputs, states, mask, draw, may_call_op)
+    return step_loop.inner_loop(described, inputs, states, mask, draw)
 
 
 def op_weights(cell: Cell) -> list[Any]:
@@ -195,7 +219,7 @@ def run_op(
     return [output, *final_states[: len(states)]]
 
 
-def _reasons_of_call(described: Layer, sequences: Any, initial_state: Any, mask: Any) -> Iterator[str]:
+def _reasons_of_call(layers: Sequence[Layer], sequences: Any, initial_state: Any, mask: Any) -> Iterator[str]:
     """Yields why the arguments of a call fall back to Keras."""
     if not isinstance(sequences, tf.Tensor):
         yield f"the input is a {type(sequences).__name__}: pass a dense tensor"
@@ -203,19 +227,21 @@ def _reasons_of_call(described: Layer, sequences: Any, initial_state: Any, mask:
     if sequences.shape.rank != 3:
         yield f"the input has rank {sequences.shape.rank}: pass a tensor of shape [batch, time, features]"
         return
-    cell, features = described.cell, described.cell.features
+    features = layers[0].cell.features
     if sequences.shape[2] not in (None, features):
         yield f"the input has {sequences.shape[2]} features, but the layer was built with {features}: pass {features}"
     if not sequences.dtype.is_floating:
         yield f"the input has dtype {sequences.dtype.name}: pass a floating-point dtype"
-    states, number, wanted = _flat(initial_state), cell.kind.states, (sequences.shape[0], cell.units)
-    if len(states) != number or not all(_is_state(each, wanted) for each in states):
-        shapes = " and ".join(str(each.shape) for each in states)
-        yield f"initial_state has the shape {shapes}: pass {number} of shape [batch, units] = {wanted}"
-    if not _is_mask(mask, sequences, _may_have_surplus_steps(described)):
+    states = _flat(initial_state)
+    wanted = [(sequences.shape[0], each.cell.units) for each in layers for _ in range(each.cell.kind.states)]
+    if len(states) != len(wanted) or not all(map(_is_state, states, wanted)):
+        shapes, number = " and ".join(str(each.shape) for each in states), len(wanted)
+        pairs = " and ".join(map(str, dict.fromkeys(wanted)))
+        yield f"initial_state has the shape {shapes}: pass {number} of shape [batch, units] = {pairs}"
+    if not _is_mask(mask, sequences, _may_have_surplus_steps(layers)):
         shape = tf.TensorShape(_flat(mask)[0].shape)
         yield f"the mask has the shape {shape}: pass one of shape [batch, time] = {sequences.shape[:2]}"
-    if _flat(mask)[0] is not None and _zeroes_other_steps(described):
+    if _flat(mask)[0] is not None and _zeroes_other_steps(layers):
         yield "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False"
 
 
@@ -248,9 +274,9 @@ def _is_new(layer: Any, what: str) -> bool:
         return is_new
 
 
-def _zeroes_other_steps(layer: Layer) -> bool:
+def _zeroes_other_steps(layers: Sequence[Layer]) -> bool:
     """Returns whether Keras zeroes the outputs of the wrong steps, because it does not reverse the mask."""
-    return layer.is_unrolled and layer.go_backwards and layer.zeroes_masked_steps
+    return layers[0].is_unrolled and layers[0].go_backwards and layers[-1].zeroes_masked_steps
 
 
 def _flat(nested: Any) -> list[Any]:
@@ -280,9 +306,9 @@ def _of_batch(state: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(state, shape)
 
 
-def _may_have_surplus_steps(layer: Layer) -> bool:
+def _may_have_surplus_steps(layers: Sequence[Layer]) -> bool:
     """Returns whether Keras ignores the steps of a mask that the inputs lack. Otherwise, it raises an error."""
-    return not layer.zeroes_masked_steps if layer.is_unrolled else not tf.executing_eagerly()
+    return not layers[-1].zeroes_masked_steps if layers[0].is_unrolled else not tf.executing_eagerly()
 
 
 def _is_mask(mask: Any, sequences: tf.Tensor, may_be_longer: bool) -> bool:

@@ -116,13 +116,20 @@ def _recurrent_layers(layer: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[
     if isinstance(layer, kerases.classes("recurrent")):
         yield "/".join(path) or layer.name, layer
         parent = layer.cell  # which may call other cells
-        if not isinstance(parent, kerases.classes("layer")):
+        if not isinstance(parent, kerases.classes("layer")) or _runs_its_cells(layer):
             return
         path = path or (layer.name,)
     elif isinstance(layer, kerases.classes("cells") + _ALWAYS_ON_OP):
         yield "/".join(path) or layer.name, layer
     for each in _layers_in(parent):
         yield from _recurrent_layers(each, (*path, each.name))
+
+
+def _runs_its_cells(layer: Any) -> bool:
+    """Returns whether a layer runs each of several cells over all steps."""
+    described = description.describe_layer(layer)
+    is_stack = not isinstance(described, Unknown) and len(described) > 1
+    return is_stack and decision.of_layer(described, training=False).path != "Keras"
 
 
 def _layers_in(layer: Any) -> Sequence[Any]:

@@ -124,12 +124,14 @@ def _arguments(
     input_length: Any = None,
     sequence_lengths: Any = None,
     **_: Any,
-) -> tuple[tf.Tensor, list[Any], Any]:
+) -> tuple[tf.Tensor, Any, Any]:
     """Returns the inputs, [batch, time, features], the initial states, and the mask, [batch, time] or None.
 
     The arguments are those of all `loops`. Each has some of them.
     """
-    states = [each for each in (initial_states, initial_state, init_h, init_c) if each is not None]
+    states = initial_states
+    if states is None:
+        states = [each for each in (initial_state, init_h, init_c) if each is not None]
     lengths = sequence_lengths if input_length is None else input_length
     if time_major:
         inputs, mask = _batch_first(inputs), None if mask is None else _batch_first(mask)

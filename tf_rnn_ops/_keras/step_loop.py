@@ -1,9 +1,9 @@
 """Keras's loop over the steps, with faster steps than those of Keras's cells.
 
-It runs configurations that the op KerasRNN does not support: a GRU whose reset gate is applied before the matrix
-product, and an LSTM or GRU with recurrent dropout, which uses one mask per gate. Work that is the same at all steps is
-done once, before the loop: splitting the kernels by gate and multiplying the inputs by them. For a SimpleRNN with
-recurrent dropout, this saves no time.
+It runs configurations that the op KerasRNN does not support: an LSTM or GRU with recurrent dropout, which uses one mask
+per gate, and a GRU with `reset_after=False` and other activations. Work that is the same at all steps is done once,
+before the loop: splitting the kernels by gate and multiplying the inputs by them. For a SimpleRNN with recurrent
+dropout, this saves no time.
 """
 
 import types
@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from tf_rnn_ops import raw_ops
 from tf_rnn_ops._keras import own_code, private_names
 from tf_rnn_ops._keras.description import Cell, Layer
 
@@ -29,7 +28,6 @@ def inner_loop(
     initial_state: Sequence[tf.Tensor],
     mask: tf.Tensor | None,
     draw_masks: Callable[[tf.Tensor], Sequence[tf.Tensor]] | None,
-    may_call_op: bool,
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Runs a layer's cell over all steps.
 
@@ -40,42 +38,23 @@ def inner_loop(
       mask: [batch, time], or None. False masks a step.
       draw_masks: draws the masks of recurrent dropout at a step: takes h, [batch, units], and returns one of its shape
         for each gate. None for no dropout.
-      may_call_op: whether the step of a GRU may be the op GRUBlockCell, whose activations are tanh and sigmoid.
 
     Returns:
       The result of `keras.layers.RNN.inner_loop`.
     """
     cell, (kernel, recurrent_kernel, bias) = layer.cell, layer.cell.weights()
-    if may_call_op and len(inputs) == 1 and draw_masks is None:
-        x, step = inputs[0], _block_cell_step(cell.units, kernel, recurrent_kernel, bias)
-    else:
-        of_inputs, of_states = tf.unstack(bias) if bias is not None and bias.shape.rank == 2 else (bias, None)
-        product = _recurrent_product(recurrent_kernel, of_states, cell.kind.gates, draw_masks)
-        make_step = _lstm_step if cell.kind.name == "lstm" else _gru_step
-        x, step = _input_products(inputs, kernel, of_inputs), make_step(cell, product)
+    of_inputs, of_states = tf.unstack(bias) if bias is not None and bias.shape.rank == 2 else (bias, None)
+    product = _recurrent_product(recurrent_kernel, of_states, cell.kind.gates, draw_masks)
+    make_step = _lstm_step if cell.kind.name == "lstm" else _gru_step
     loop = types.SimpleNamespace(
-        cell=step,
+        cell=make_step(cell, product),
         go_backwards=layer.go_backwards,
         return_sequences=layer.returns_sequences,
         unroll=layer.is_unrolled,
         zero_output_for_mask=layer.zeroes_masked_steps,
     )
     keras_loop = own_code.unwrapped(getattr(keras.layers.RNN, private_names.INNER_LOOP))
-    return keras_loop(loop, x, initial_state, mask)
-
-
-def _block_cell_step(units: int, kernel: tf.Tensor, recurrent_kernel: tf.Tensor, bias: tf.Tensor | None) -> _Step:
-    """Returns the step of a GRU on the op GRUBlockCell. It takes the inputs, [batch, features]."""
-    weights = tf.concat([kernel, recurrent_kernel], axis=0)
-    bias = tf.zeros([3 * units], weights.dtype) if bias is None else bias
-    (w_u, w_r, w_c), (b_u, b_r, b_c) = tf.split(weights, 3, axis=1), tf.split(bias, 3)
-    inputs = {"w_ru": tf.concat([w_r, w_u], axis=1), "w_c": w_c, "b_ru": tf.concat([b_r, b_u], axis=0), "b_c": b_c}
-
-    def step(x: tf.Tensor, states: Sequence[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        h = raw_ops.GRUBlockCell(x=x, h_prev=states[0], **inputs).h
-        return h, [h]
-
-    return step
+    return keras_loop(loop, _input_products(inputs, kernel, of_inputs), initial_state, mask)
 
 
 def _input_products(inputs: Sequence[tf.Tensor], kernel: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:

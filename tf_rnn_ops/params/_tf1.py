@@ -42,7 +42,7 @@ _UNSUPPORTED = {
     r"projection/kernel": "a projection, which from_tf1 does not convert",
     r"gru_cell(_\d+)?/((gates|candidate)/)?\w+": (
         "a weight of a GRU that applies the reset gate before the matrix product, unlike CudnnRNN: use "
-        "tf_rnn_ops.layers.GRUBlockCell"
+        "keras.layers.GRU with reset_after=False or tf_rnn_ops.layers.GRUBlockCell"
     ),
 }
 # The gates of a kernel, in the order of its columns. None: the mode has one gate, without a name.

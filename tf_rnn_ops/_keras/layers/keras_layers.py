@@ -142,12 +142,11 @@ class GRU(_RunsOnOp, keras.layers.GRU):
     """`keras.layers.GRU` computed by one op: same arguments, weights, config and results.
 
     See `LSTM` for the arguments, of which the GRU lacks `unit_forget_bias`, and for fallbacks, exports, conversion and
-    errors. There is only one state, [batch, units]. With `reset_after=False`, the layer always runs in the loop, with
-    any activation. If the activations are tanh and sigmoid, the defaults, and XLA does not compile the layer, each step
-    of the loop is the op `GRUBlockCell`.
+    errors. There is only one state, [batch, units]. With `reset_after=False` and an activation that the op does not
+    support, the layer runs in the loop.
 
     Args:
-      reset_after: whether the reset gate is applied after the matrix product. If False, the layer runs in a loop.
+      reset_after: whether the reset gate is applied after the matrix product or before it.
 
     Examples:
       >>> layer = GRU(4)
