@@ -29,6 +29,29 @@ double Activate(Activation activation, double value) {
       return std::max(value, 0.0);
     case Activation::kHardSigmoid:
       return std::clamp(value / 6 + 0.5, 0.0, 1.0);
+    case Activation::kElu:
+      return value > 0 ? value : std::exp(value) - 1;
+    case Activation::kSelu:
+      return 1.0507009873554805 *
+             (value > 0 ? value : 1.6732632423543772 * (std::exp(value) - 1));
+    case Activation::kSoftplus:
+      return std::log(1 + std::exp(value));
+    case Activation::kSoftsign:
+      return value / (1 + std::abs(value));
+    case Activation::kExponential:
+      return std::exp(value);
+    case Activation::kLeakyRelu:
+      return std::max(value, double{0.2f} * value);
+    case Activation::kRelu6:
+      return std::clamp(value, 0.0, 6.0);
+    case Activation::kHardTanh:
+      return std::clamp(value, -1.0, 1.0);
+    case Activation::kLogSigmoid:
+      return -std::log(1 + std::exp(-value));
+    case Activation::kSquareplus:
+      return (value + std::sqrt(value * value + 4)) / 2;
+    case Activation::kHardShrink:
+      return std::abs(value) > 0.5 ? value : 0;
     case Activation::kLinear:
       break;
   }

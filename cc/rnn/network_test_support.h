@@ -38,6 +38,15 @@ constexpr Activations kOtherActivations[] = {
     {Activation::kSigmoid, Activation::kTanh},
     {Activation::kHardSigmoid, Activation::kRelu},
     {Activation::kTanh, Activation::kLinear},
+    {Activation::kElu, Activation::kSoftsign},
+    {Activation::kSelu, Activation::kSigmoid},
+    {Activation::kHardTanh, Activation::kSigmoid},
+    {Activation::kSoftsign, Activation::kSquareplus},
+    {Activation::kLogSigmoid, Activation::kHardSigmoid},
+    {Activation::kLeakyRelu, Activation::kSigmoid},
+    {Activation::kRelu6, Activation::kSigmoid},
+    {Activation::kSquareplus, Activation::kSigmoid},
+    {Activation::kSoftplus, Activation::kSigmoid},
 };
 
 // A network and its inputs, in the caller's order.

@@ -51,11 +51,50 @@ constexpr std::int64_t MaxBlocks() {
   return most;
 }
 
-enum class Activation { kTanh, kSigmoid, kRelu, kLinear, kHardSigmoid };
+// Those of Keras 3, with its default arguments.
+enum class Activation {
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kLinear,
+  kHardSigmoid,
+  kElu,
+  kSelu,
+  kSoftplus,
+  kSoftsign,
+  kExponential,
+  kLeakyRelu,
+  kRelu6,
+  kHardTanh,
+  kLogSigmoid,
+  kSquareplus,
+  kHardShrink
+};
 
 // The names in the ops' attributes, indexed by Activation.
-constexpr std::array<const char*, 5> ActivationNames() {
-  return {"tanh", "sigmoid", "relu", "linear", "hard_sigmoid"};
+constexpr std::array<const char*, 16> ActivationNames() {
+  return {"tanh",         "sigmoid",     "relu",       "linear",
+          "hard_sigmoid", "elu",         "selu",       "softplus",
+          "softsign",     "exponential", "leaky_relu", "relu6",
+          "hard_tanh",    "log_sigmoid", "squareplus", "hard_shrink"};
+}
+
+// Whether the first or second derivative of an activation is discontinuous.
+constexpr bool HasKinks(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+    case Activation::kHardSigmoid:
+    case Activation::kElu:
+    case Activation::kSelu:
+    case Activation::kSoftsign:
+    case Activation::kLeakyRelu:
+    case Activation::kRelu6:
+    case Activation::kHardTanh:
+    case Activation::kHardShrink:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // The activations of an LSTM or GRU cell.
@@ -116,14 +155,10 @@ struct RnnConfig {
   std::int64_t num_kept() const {
     return TraitsOf(mode).kept + (block_lstm.is_used ? 1 : 0);
   }
-  // Whether the derivative of an activation is discontinuous.
+  // Whether an activation has kinks.
   bool has_kinks() const {
-    const auto is_smooth = [](Activation activation) {
-      return activation != Activation::kRelu &&
-             activation != Activation::kHardSigmoid;
-    };
-    return mode == RnnMode::kRelu || !is_smooth(activations.state) ||
-           !is_smooth(activations.gate);
+    return mode == RnnMode::kRelu || HasKinks(activations.state) ||
+           HasKinks(activations.gate);
   }
   std::int64_t num_pseudo_layers() const { return num_layers * num_directions; }
   // The size of the hidden state.

@@ -8,7 +8,6 @@
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
 
-#include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/vector/activations.h"
 #include "cc/rnn/simd/vector/vector.h"
@@ -101,43 +100,6 @@ struct HardSigmoid {
 template <typename T>
 using HardSigmoidActivation = PiecewiseLinear<T, HardSigmoid<T>>;
 
-// Any activation, chosen at run time. Its functions are not inlined: a cell
-// would contain the code of all activations several times.
-template <typename T>
-class ChosenActivation {
- public:
-  ChosenActivation() = default;
-  explicit ChosenActivation(Activation kind) : kind_(kind) {}
-
-  __attribute__((noinline)) Vector<T> Activate(Vector<T> z) const {
-    return With([&](auto activation) { return activation.Activate(z); });
-  }
-  // V: Vector<T> or Dual<T>.
-  template <typename V>
-  __attribute__((noinline)) V Gradient(V d, V y) const {
-    return With([&](auto activation) { return activation.Gradient(d, y); });
-  }
-
- private:
-  template <typename Run>
-  TF_RNN_OPS_VECTOR_INLINE auto With(const Run& run) const {
-    switch (kind_) {
-      case Activation::kSigmoid:
-        return run(SigmoidActivation<T>());
-      case Activation::kRelu:
-        return run(ReluActivation<T>());
-      case Activation::kLinear:
-        return run(LinearActivation<T>());
-      case Activation::kHardSigmoid:
-        return run(HardSigmoidActivation<T>());
-      default:
-        return run(TanhActivation<T>());
-    }
-  }
-
-  Activation kind_ = Activation::kTanh;
-};
-
 // Applies an activation to a dual number.
 template <typename T, typename Activation>
 TF_RNN_OPS_VECTOR_INLINE Dual<T> Activate(const Activation& activation,
@@ -157,25 +119,6 @@ struct StandardActivations {
   TanhActivation<T> state;
   SigmoidActivation<T> gate;
 };
-template <typename T>
-struct ChosenActivations {
-  ChosenActivation<T> state;
-  ChosenActivation<T> gate;
-};
-
-// Calls run(activations). The standard ones are inlined; TensorFlow's LSTM ops
-// have no others.
-template <typename T, typename Cell, typename Run>
-TF_RNN_OPS_VECTOR_INLINE void WithActivations(const Activations& kinds,
-                                              const Run& run) {
-  if constexpr (Cell::kGates > 1 && !Cell::kIsBlockLstm) {
-    if (!kinds.are_standard()) {
-      return run(ChosenActivations<T>{ChosenActivation<T>(kinds.state),
-                                      ChosenActivation<T>(kinds.gate)});
-    }
-  }
-  run(StandardActivations<T>());
-}
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

@@ -15,6 +15,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/cells/chosen_activation.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/layer_states.h"
 #include "cc/rnn/simd/layer/packed_weights.h"

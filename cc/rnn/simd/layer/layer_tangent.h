@@ -12,6 +12,7 @@
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/cells/chosen_activation.h"
 #include "cc/rnn/simd/layer/forward_steps.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/layer_params.h"

@@ -1,0 +1,213 @@
+// Activations that are chosen at run time.
+
+#ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_CHOSEN_ACTIVATION_H_
+#define TF_RNN_OPS_CC_RNN_SIMD_CELLS_CHOSEN_ACTIVATION_H_
+
+#include <cmath>
+#include <cstddef>
+
+#include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/activation.h"
+#include "cc/rnn/simd/cells/dual.h"
+#include "cc/rnn/simd/vector/vector.h"
+
+namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
+
+// An activation of numbers, which is rare enough to be computed one element at
+// a time. `Of` has
+//   Value(z);
+//   Slope(y), the derivative where the value is y;
+//   Bend(y), the derivative of Slope.
+template <typename T, typename Of>
+struct ElementActivation {
+  static Vector<T> Activate(Vector<T> z) {
+    return Each([](T x) { return Of::Value(x); }, z);
+  }
+  static Vector<T> Gradient(Vector<T> d, Vector<T> y) { return d * Slope(y); }
+  static Dual<T> Gradient(const Dual<T>& d, const Dual<T>& y) {
+    const Vector<T> slope = Slope(y.value);
+    const Vector<T> bend = Each([](T x) { return Of::Bend(x); }, y.value);
+    return {d.value * slope,
+            SumOfProducts<T>(d.tangent, slope, d.value * bend, y.tangent)};
+  }
+
+ private:
+  static Vector<T> Slope(Vector<T> y) {
+    return Each([](T x) { return Of::Slope(x); }, y);
+  }
+  template <typename Function>
+  static Vector<T> Each(const Function& function, Vector<T> x) {
+    constexpr std::size_t kSize = sizeof(x) / sizeof(T);
+    T elements[kSize];
+    __builtin_memcpy(elements, &x, sizeof(x));
+    for (T& element : elements) element = function(element);
+    __builtin_memcpy(&x, elements, sizeof(x));
+    return x;
+  }
+};
+
+template <typename T>
+struct Elu {
+  static T Value(T z) { return z > 0 ? z : std::expm1(z); }
+  static T Slope(T y) { return y > 0 ? T(1) : y + 1; }
+  static T Bend(T y) { return y > 0 ? T(0) : T(1); }
+};
+
+template <typename T>
+struct Selu {
+  static constexpr T kScale = T(1.0507009873554804934193349852946);
+  static constexpr T kDepth = kScale * T(1.6732632423543772848170429916717);
+
+  static T Value(T z) { return z > 0 ? kScale * z : kDepth * std::expm1(z); }
+  static T Slope(T y) { return y > 0 ? kScale : y + kDepth; }
+  static T Bend(T y) { return y > 0 ? T(0) : T(1); }
+};
+
+template <typename T>
+struct Softplus {
+  static T Value(T z) {
+    return (z > 0 ? z : T(0)) + std::log1p(std::exp(-std::abs(z)));
+  }
+  static T Slope(T y) { return -std::expm1(-y); }
+  static T Bend(T y) { return std::exp(-y); }
+};
+
+template <typename T>
+struct LogSigmoid {
+  static T Value(T z) { return -Softplus<T>::Value(-z); }
+  static T Slope(T y) { return -std::expm1(y); }
+  static T Bend(T y) { return -std::exp(y); }
+};
+
+template <typename T>
+struct Softsign {
+  static T Value(T z) { return z / (1 + std::abs(z)); }
+  static T Slope(T y) { return (1 - std::abs(y)) * (1 - std::abs(y)); }
+  static T Bend(T y) { return 2 * (y - std::copysign(T(1), y)); }
+};
+
+template <typename T>
+struct Exponential {
+  static T Value(T z) { return std::exp(z); }
+  static T Slope(T y) { return y; }
+  static T Bend(T) { return 1; }
+};
+
+template <typename T>
+struct LeakyRelu {
+  static constexpr T kSlope = T(0.2f);  // a float in TensorFlow, for any type
+
+  static T Value(T z) { return z > 0 ? z : kSlope * z; }
+  static T Slope(T y) { return y > 0 ? T(1) : kSlope; }
+  static T Bend(T) { return 0; }
+};
+
+// z, clipped to [kLeast, kMost].
+template <typename T, int kLeast, int kMost>
+struct Clip {
+  static T Value(T z) { return z < kLeast ? kLeast : z > kMost ? kMost : z; }
+  static T Slope(T y) { return y > kLeast && y < kMost ? 1 : 0; }
+  static T Bend(T) { return 0; }
+};
+
+// (z + sqrt(z² + 4)) / 2
+template <typename T>
+struct Squareplus {
+  static T Value(T z) {
+    const T root = std::sqrt(z * z + 4);
+    return z < 0 ? 2 / (root - z) : (z + root) / 2;
+  }
+  static T Slope(T y) { return y * y / (1 + y * y); }
+  static T Bend(T y) { return 2 * y / ((1 + y * y) * (1 + y * y)); }
+};
+
+template <typename T>
+struct HardShrink {
+  static T Value(T z) { return std::abs(z) <= T(0.5) ? T(0) : z; }
+  static T Slope(T y) { return y == 0 ? 0 : 1; }
+  static T Bend(T) { return 0; }
+};
+
+// Any activation, chosen at run time. Its functions are not inlined: a cell
+// would contain the code of all activations several times.
+template <typename T>
+class ChosenActivation {
+ public:
+  ChosenActivation() = default;
+  explicit ChosenActivation(Activation kind) : kind_(kind) {}
+
+  __attribute__((noinline)) Vector<T> Activate(Vector<T> z) const {
+    return With([&](auto activation) { return activation.Activate(z); });
+  }
+  // V: Vector<T> or Dual<T>.
+  template <typename V>
+  __attribute__((noinline)) V Gradient(V d, V y) const {
+    return With([&](auto activation) { return activation.Gradient(d, y); });
+  }
+
+ private:
+  template <typename Run>
+  TF_RNN_OPS_VECTOR_INLINE auto With(const Run& run) const {
+    switch (kind_) {
+      case Activation::kSigmoid:
+        return run(SigmoidActivation<T>());
+      case Activation::kRelu:
+        return run(ReluActivation<T>());
+      case Activation::kLinear:
+        return run(LinearActivation<T>());
+      case Activation::kHardSigmoid:
+        return run(HardSigmoidActivation<T>());
+      case Activation::kElu:
+        return run(ElementActivation<T, Elu<T>>());
+      case Activation::kSelu:
+        return run(ElementActivation<T, Selu<T>>());
+      case Activation::kSoftplus:
+        return run(ElementActivation<T, Softplus<T>>());
+      case Activation::kSoftsign:
+        return run(ElementActivation<T, Softsign<T>>());
+      case Activation::kExponential:
+        return run(ElementActivation<T, Exponential<T>>());
+      case Activation::kLeakyRelu:
+        return run(ElementActivation<T, LeakyRelu<T>>());
+      case Activation::kRelu6:
+        return run(ElementActivation<T, Clip<T, 0, 6>>());
+      case Activation::kHardTanh:
+        return run(ElementActivation<T, Clip<T, -1, 1>>());
+      case Activation::kLogSigmoid:
+        return run(ElementActivation<T, LogSigmoid<T>>());
+      case Activation::kSquareplus:
+        return run(ElementActivation<T, Squareplus<T>>());
+      case Activation::kHardShrink:
+        return run(ElementActivation<T, HardShrink<T>>());
+      case Activation::kTanh:
+        break;
+    }
+    return run(TanhActivation<T>());
+  }
+
+  Activation kind_ = Activation::kTanh;
+};
+
+template <typename T>
+struct ChosenActivations {
+  ChosenActivation<T> state;
+  ChosenActivation<T> gate;
+};
+
+// Calls run(activations). The standard ones are inlined; TensorFlow's LSTM ops
+// have no others.
+template <typename T, typename Cell, typename Run>
+TF_RNN_OPS_VECTOR_INLINE void WithActivations(const Activations& kinds,
+                                              const Run& run) {
+  if constexpr (Cell::kGates > 1 && !Cell::kIsBlockLstm) {
+    if (!kinds.are_standard()) {
+      return run(ChosenActivations<T>{ChosenActivation<T>(kinds.state),
+                                      ChosenActivation<T>(kinds.gate)});
+    }
+  }
+  run(StandardActivations<T>());
+}
+
+}  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
+
+#endif  // TF_RNN_OPS_CC_RNN_SIMD_CELLS_CHOSEN_ACTIVATION_H_
