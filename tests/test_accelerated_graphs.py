@@ -54,6 +54,10 @@ GATED_OPTIONS: Options = {
     "sigmoid": {"activation": "sigmoid"},
     "relu gates": {"recurrent_activation": "relu"},
     "equal activations": {"activation": "sigmoid", "return_sequences": True},
+    "elu, softsign": {"activation": "elu", "recurrent_activation": "softsign"},
+    "selu, leaky relu": {"activation": "selu", "recurrent_activation": tf.nn.leaky_relu},
+    "softplus, relu6": {"activation": "softplus", "recurrent_activation": tf.nn.relu6},
+    "exponential": {"activation": "exponential", "recurrent_activation": "tanh"},
 }
 OF_KINDS: dict[str, Options] = {
     "LSTM": GATED_OPTIONS,
@@ -742,7 +746,7 @@ def test_gates_of_different_inputs_stay():
     assert found == (0, 1)
 
 
-@pytest.mark.parametrize("options", [{"activation": "elu"}, {"recurrent_activation": "softmax"}], ids=str)
+@pytest.mark.parametrize("options", [{"activation": "gelu"}, {"recurrent_activation": "softmax"}], ids=str)
 def test_other_activations_stay(options):
     check_layer(make(keras, "LSTM", options), inputs(), loops=(0, 1))
 

@@ -54,10 +54,27 @@ struct Activated {
   std::optional<Columns> columns{};
 };
 
+// The activations of the op KerasRNN, by the operation that computes them.
+const std::map<std::string, std::string>& ActivationsByOp() {
+  static const auto& activations = *new std::map<std::string, std::string>{
+      {"Elu", "elu"},           {"Exp", "exponential"},
+      {"Relu", "relu"},         {"Relu6", "relu6"},
+      {"Selu", "selu"},         {"Sigmoid", "sigmoid"},
+      {"Softplus", "softplus"}, {"Softsign", "softsign"},
+      {"Tanh", "tanh"}};
+  return activations;
+}
+
 Activated ActivatedOf(const Value* value) {
-  if (value->op == "Tanh") return {"tanh", value->inputs[0]};
-  if (value->op == "Sigmoid") return {"sigmoid", value->inputs[0]};
-  if (value->op == "Relu") return {"relu", value->inputs[0]};
+  const auto found = ActivationsByOp().find(value->op);
+  if (found != ActivationsByOp().end()) {
+    return {found->second, value->inputs[0]};
+  }
+  if (value->op == "LeakyRelu") {
+    float slope = 0;
+    tensorflow::TryGetNodeAttr(value->node->attrs(), "alpha", &slope);
+    if (slope == 0.2f) return {"leaky_relu", value->inputs[0]};
+  }
   const Value* const z = InputOfHardSigmoid(value);
   if (z != nullptr) return {"hard_sigmoid", z};
   // The values of a step are matrices.
@@ -684,15 +701,15 @@ absl::Status Recognizer::FindCell(const Value* output, Cell* cell) {
 // An error with the ops of the step that no layer has.
 absl::Status Recognizer::WhyNoCell() const {
   static const auto& known = *new std::set<std::string>{
-      "add",  "and",      "columns",       "constant", "div",     "greater",
-      "item", "ConcatV2", "greater_equal", "less",     "matmul",  "mul",
-      "read", "Relu",     "Select",        "SelectV2", "Sigmoid", "sub",
-      "Tanh", "variable", "write"};
+      "add",  "and",      "columns",       "constant", "div",      "greater",
+      "item", "ConcatV2", "greater_equal", "less",     "matmul",   "mul",
+      "read", "Select",   "SelectV2",      "sub",      "variable", "write"};
   std::set<std::string> unknown;
   for (const Node* node : loop_.body->graph->op_nodes()) {
     if (node->num_outputs() == 0) continue;
     const Value* const value = loop_.values->Of(node, 0);
-    if (!value->is_invariant && known.count(value->op) == 0) {
+    if (!value->is_invariant && known.count(value->op) == 0 &&
+        ActivationsByOp().count(value->op) == 0) {
       unknown.insert(value->op);
     }
   }
