@@ -37,11 +37,13 @@ from checks.keras_layers import (
     variables_of,
 )
 from environment import forked, processes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import tf_rnn_ops
 from tf_rnn_ops import _xla, accelerate_keras, explain, freeze, restore_keras
 from tf_rnn_ops._keras import kerases
+from tf_rnn_ops._keras.table import ACTIVATIONS
 
 X = data(BATCH, TIME, FEATURES, dtype="float32")
 Y = data(BATCH, 1, dtype="float32")
@@ -460,7 +462,7 @@ def test_restore_keras_ends_all_accelerations(runs):
     acceleration.restore()
     assert not is_accelerated(runs)
     with accelerate_keras():  # not strict either
-        keras.layers.LSTM(2, activation="elu")(X)
+        keras.layers.LSTM(2, activation="gelu")(X)
 
 
 def model_that_falls_back(keras=keras):
@@ -507,10 +509,10 @@ def test_strict_applies_while_any_acceleration_is_strict(strict):
 
 @pytest.mark.parametrize("before", ["plain", "accelerated"])
 def test_strict_rejects_a_fallback_traced_before(before):
-    model = compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, activation="elu")]))
+    model = compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, activation="gelu")]))
     outer = [accelerate_keras()] if before == "accelerated" else []
     predict(model)
-    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="activation='elu'"):
+    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="activation='gelu'"):
         predict(model)
     predict(model)
     for each in outer:
@@ -667,20 +669,36 @@ LISTS_OF_CELLS = {
 }
 
 
+def options_of_lists(**chosen):
+    names = "go_backwards", "return_sequences", "return_state", "zero_output_for_mask", "unroll"
+    return {name: chosen.get(name, False) for name in names}
+
+
 @pytest.mark.parametrize("cells", LISTS_OF_CELLS)
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    options=st.fixed_dictionaries(
-        {
-            name: st.booleans()
-            for name in ("go_backwards", "return_sequences", "return_state", "zero_output_for_mask", "unroll")
-        }
-    ),
+    options=st.fixed_dictionaries(dict.fromkeys(options_of_lists(), st.booleans())),
     mask=st.sampled_from([None, *MASKS]),
     with_states=st.booleans(),
     training=st.booleans(),
     in_graph=st.booleans(),
     is_given_a_list=st.booleans(),
+)
+@example(
+    options=options_of_lists(return_state=True),
+    mask=None,
+    with_states=False,
+    training=True,
+    in_graph=True,
+    is_given_a_list=True,
+)
+@example(
+    options=options_of_lists(go_backwards=True, return_sequences=True, zero_output_for_mask=True),
+    mask="gaps",
+    with_states=True,
+    training=True,
+    in_graph=False,
+    is_given_a_list=False,
 )
 def test_lists_of_cells(cells, options, mask, with_states, training, in_graph, is_given_a_list, runs):
     make, *counts = LISTS_OF_CELLS[cells]
@@ -716,6 +734,33 @@ def test_lists_of_cells(cells, options, mask, with_states, training, in_graph, i
     check_equal(actual, expected, "RNN of a list of cells")
 
 
+def with_other_dtype(layer):
+    layer.cell = keras.layers.StackedRNNCells(layer.cell.cells, dtype="float64")
+
+
+def with_other_call(layer):
+    layer.cell.call = functools.partial(layer.cell.call)
+
+
+def with_a_cell_of_ours(layer):
+    layer.cell.cells[1] = tf_rnn_ops.layers.GRUBlockCell(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (with_other_dtype, "but its list of cells float64: pass keras.layers.StackedRNNCells"),
+        (with_other_call, "cell.call is not Keras's own"),
+        (with_a_cell_of_ours, "the list has cells of tf_rnn_ops: use one layer per cell"),
+    ],
+)
+def test_changed_lists_of_cells_fall_back(change, reason):
+    layer = keras.layers.RNN([keras.layers.LSTMCell(2), keras.layers.GRUCell(3)])
+    change(layer)
+    with accelerate_keras():
+        assert any(reason in each for each in explain(layer)[0].reasons)
+
+
 def test_a_stateful_list_of_cells():
     layer = keras.layers.RNN([keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(2)], stateful=True, return_state=True)
     layer.build(X.shape)
@@ -733,11 +778,23 @@ def test_a_stateful_list_of_cells():
     check_equal(actual, expected, "a stateful list of cells")
 
 
+@pytest.mark.parametrize("package", KERASES)
+def test_activations_of_the_op(package, runs):
+    names = {name for name in ACTIVATIONS if hasattr(package.activations, name)} - {"hard_sigmoid"}
+    assert len(names) > 8
+    functions = [getattr(package.activations, name) for name in names] + [tf.nn.leaky_relu, tf.nn.relu6, tf.exp]
+    for i, activation in enumerate([*names, *functions]):
+        layer = package.layers.GRU(UNITS, activation=activation, reset_after=bool(i % 2))
+        layer.build(X.shape)
+        randomize(layer)
+        check_accelerated(runs, layer, X)
+
+
 def test_other_layers_are_unchanged(runs):
-    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS, activation="elu")]
+    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS, activation="gelu")]
     layers = [
         keras.layers.RNN(cells),
-        keras.layers.LSTM(UNITS, activation="elu"),
+        keras.layers.LSTM(UNITS, activation="gelu"),
         keras.layers.GRU(UNITS, activation="gelu"),
         keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")),
     ]
@@ -1095,7 +1152,7 @@ import numpy as np
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     inputs = keras.Input([None, 3])
-    x = keras.layers.GRU(4, activation="elu")(keras.layers.LSTM(4, return_sequences=True)(inputs))
+    x = keras.layers.GRU(4, activation="gelu")(keras.layers.LSTM(4, return_sequences=True)(inputs))
     model = keras.Model(inputs, x)
     for _ in range(2):
         model.predict(np.ones([2, 5, 3], "float32"), verbose=0)
@@ -1116,7 +1173,7 @@ def test_a_program_runs_accelerated_without_a_change(module, tmp_path):
     *_, printed, counts = ended.printed.splitlines()
     assert printed == f"{[str(program), '-m', '--option']} 7"
     assert counts == "of the recurrent layers that ran, 1 ran on the op, 0 in the faster loop and 1 in Keras's own code"
-    assert "layer 'gru' (GRU) falls back to Keras. activation='elu'" in ended.printed
+    assert "layer 'gru' (GRU) falls back to Keras. activation='gelu'" in ended.printed
 
 
 def test_a_program_to_run_must_exist():

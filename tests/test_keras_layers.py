@@ -392,7 +392,7 @@ class OtherLSTMCell(keras.layers.LSTMCell):
         return 2 * h, states
 
 
-ONE_OF = "set it to one of tanh, sigmoid, relu, linear, hard_sigmoid"
+ONE_OF = "set it to one that docs/guides/keras.md lists, such as tanh"
 NO_DROPOUT = "recurrent_dropout=0.3 in training: set recurrent_dropout=0"
 OF_UNITS = {"mask": data(BATCH, TIME, UNITS) > 0}
 NOT_OF_UNITS = "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)"
@@ -402,8 +402,8 @@ TOGETHER = {"unroll": True, "go_backwards": True, "zero_output_for_mask": True}
 NOT_TOGETHER = "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False"
 # Kind, arguments of the layer and of its call, and the logged reason.
 FALLBACKS = [
-    ("LSTM", {"activation": "elu"}, {}, f"activation='elu': {ONE_OF}"),
-    ("GRU", {"recurrent_activation": "softplus"}, {}, f"recurrent_activation='softplus': {ONE_OF}"),
+    ("LSTM", {"activation": "gelu"}, {}, f"activation='gelu': {ONE_OF}"),
+    ("GRU", {"recurrent_activation": "silu"}, {}, f"recurrent_activation='silu': {ONE_OF}"),
     ("SimpleRNN", {"activation": "gelu"}, {}, "activation='gelu': set activation='tanh' or 'relu'"),
     ("SimpleRNN", {"recurrent_dropout": 0.3}, {"training": True}, NO_DROPOUT),
     ("SimpleRNN", {"dropout": 0.2, "recurrent_dropout": 0.3}, {"training": True}, NO_DROPOUT),
@@ -440,7 +440,7 @@ def test_a_layer_logs_each_reason_once(caplog):
 
 
 def test_threads_log_a_reason_once(caplog):
-    layer = OURS["SimpleRNN"](UNITS, activation="elu")
+    layer = OURS["SimpleRNN"](UNITS, activation="gelu")
     layer.build([None, None, FEATURES])
     start = threading.Barrier(4)
 
@@ -454,7 +454,7 @@ def test_threads_log_a_reason_once(caplog):
 
 
 def test_logging_does_not_keep_layers_alive():
-    layer = OURS["SimpleRNN"](UNITS, activation="elu")
+    layer = OURS["SimpleRNN"](UNITS, activation="gelu")
     layer(data(BATCH, TIME, FEATURES))
     reference = weakref.ref(layer)
     del layer

@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,25 +15,35 @@ from inputs.keras_rnn import ACTIVATIONS, GATED, KINDS, NUM_GATES, arguments, ha
 from inputs.pairs import every_pair
 
 from tf_rnn_ops import _plain_network, layers, raw_ops
-from tf_rnn_ops._keras import description
+from tf_rnn_ops._keras import table
 from tf_rnn_ops._library import ops
 
 ERRORS = (tf.errors.InvalidArgumentError, ValueError)
+USUAL = "tanh", "sigmoid", "relu", "linear", "hard_sigmoid"
 FLAGS = ("go_backwards", "return_sequences", "zero_output_for_mask")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 def dtypes_of(activation, recurrent_activation):
     """Returns the types in which rounding is neither amplified by unbounded gates nor crosses a kink."""
-    if recurrent_activation in ("relu", "linear"):
+    is_bounded = recurrent_activation in ("tanh", "sigmoid", "hard_sigmoid", "softsign", "hard_tanh")
+    if not is_bounded or activation == "exponential":
         return DTYPES[:1]
-    return DTYPES[:2] if {activation, recurrent_activation} & {"relu", "hard_sigmoid"} else DTYPES
+    with_kinks = {"relu", "hard_sigmoid", "selu", "leaky_relu", "relu6", "hard_tanh", "hard_shrink"}
+    return DTYPES[:2] if {activation, recurrent_activation} & with_kinks else DTYPES
 
 
-# Each pair of activations in one of the modes, and in the next type in the next mode.
+# Each activation of the state and of the gates beside a standard one, in one of the modes, and in the next type in the
+# next mode; and each pair of the usual ones.
+OTHERS = [each for each in ACTIVATIONS if each not in USUAL and hasattr(keras.activations, each)]
+PAIRS = [
+    *itertools.product(USUAL, repeat=2),
+    *((each, "sigmoid") for each in OTHERS),
+    *(("tanh", each) for each in OTHERS),
+]
 ACTIVATED = [
     (GATED[(i + j) % len(GATED)], *pair, dtype)
-    for i, pair in enumerate(itertools.product(ACTIVATIONS, repeat=2))
+    for i, pair in enumerate(PAIRS)
     for j, dtype in enumerate(dtypes_of(*pair))
 ]
 # Without 16-bit types for rnn_relu: rounding can change the sign of a ReLU input, and thereby the slope.
@@ -43,7 +54,7 @@ TYPED = every_pair(CASES, [None, "gaps"], [(False, True, False), (True, False, F
 
 def test_python_has_each_activation_of_the_op():
     """For third derivatives, and to run Keras's layers on the op."""
-    assert tuple(_plain_network._ACTIVATIONS) == tuple(description.ACTIVATIONS) == ACTIVATIONS
+    assert tuple(_plain_network._ACTIVATIONS) == tuple(table.ACTIVATIONS) == ACTIVATIONS
 
 
 def make_keras(mode, inputs, use_bias, **flags):
@@ -290,8 +301,14 @@ def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, 
     check_gradients(actual, expected, inputs)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("mode", GATED)
+@pytest.mark.parametrize(
+    ("mode", "activation"),
+    [
+        *itertools.product(GATED, USUAL),
+        # TensorFlow has no second derivative of softsign.
+        *((GATED[i % len(GATED)], each) for i, each in enumerate(OTHERS) if each != "softsign"),
+    ],
+)
 def test_second_derivatives_with_other_activations_equal_keras(mode, activation):
     inputs = arguments(mode, mask=MASKS["gaps"])
     flags = {"activation": activation, "recurrent_activation": "hard_sigmoid", "return_sequences": True}

@@ -50,6 +50,17 @@ _ACTIVATIONS = {
     "relu": tf.nn.relu,
     "linear": tf.identity,
     "hard_sigmoid": lambda z: tf.nn.relu6(z + 3) / 6,
+    "elu": tf.nn.elu,
+    "selu": tf.nn.selu,
+    "softplus": tf.nn.softplus,
+    "softsign": lambda z: z / (1 + tf.abs(z)),  # TensorFlow's has no second derivative
+    "exponential": tf.exp,
+    "leaky_relu": tf.nn.leaky_relu,
+    "relu6": tf.nn.relu6,
+    "hard_tanh": lambda z: tf.clip_by_value(z, -1, 1),
+    "log_sigmoid": tf.math.log_sigmoid,
+    "squareplus": lambda z: (z + tf.sqrt(tf.square(z) + 4)) / 2,
+    "hard_shrink": lambda z: tf.where(tf.abs(z) > 0.5, z, 0),
 }
 
 

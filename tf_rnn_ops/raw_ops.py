@@ -868,8 +868,9 @@ def KerasRNN(
       recurrent_kernel: [units, num_gates * units].
       bias: [num_gates * units], or [2, num_gates * units] in "gru". Pass `[]` for no bias.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm", "gru" or "gru_reset_before".
-      activation: the activation of an LSTM or GRU, which replaces tanh above: "tanh", "sigmoid", "relu", "linear" or
-        "hard_sigmoid".
+      activation: the activation of an LSTM or GRU, which replaces tanh above: "tanh", "sigmoid", "relu", "linear",
+        "hard_sigmoid", "elu", "selu", "softplus", "softsign", "exponential", "leaky_relu", "relu6", "hard_tanh",
+        "log_sigmoid", "squareplus" or "hard_shrink", as in `keras.activations` without other arguments.
       recurrent_activation: the activation of their gates, which replaces sigmoid above: one of the same.
       go_backwards: whether to process the steps from last to first. The outputs are in processing order.
       return_sequences: whether to return the outputs of all steps or only the last output.

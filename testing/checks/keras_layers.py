@@ -30,14 +30,14 @@ needs_xla = pytest.mark.skipif(
 LOOPS = {
     "reset before, other activations": (
         "GRU",
-        {"reset_after": False, "activation": "elu", "recurrent_activation": "softmax"},
+        {"reset_after": False, "activation": "gelu", "recurrent_activation": "softmax"},
     ),
     "reset before, recurrent dropout": ("GRU", {"reset_after": False, "recurrent_dropout": 0.3}),
     "GRU recurrent dropout": ("GRU", {"recurrent_dropout": 0.3}),
     "LSTM recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}),
     "LSTM recurrent dropout, other activations": (
         "LSTM",
-        {"recurrent_dropout": 0.3, "activation": "elu", "recurrent_activation": "hard_sigmoid"},
+        {"recurrent_dropout": 0.3, "activation": "gelu", "recurrent_activation": "hard_sigmoid"},
     ),
 }
 # Configurations that run on the op: also with a separate input mask for each gate, which Keras rejects with use_cudnn.

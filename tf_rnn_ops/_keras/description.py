@@ -13,16 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_rnn_ops._keras import kerases, own_code
-from tf_rnn_ops._keras.table import Keras, Kind
-
-# The functions of TensorFlow that are activations, by their names in Keras and in the op.
-ACTIVATIONS: dict[str, tuple[Any, ...]] = {
-    "tanh": (tf.tanh, tf.nn.tanh),
-    "sigmoid": (tf.sigmoid, tf.nn.sigmoid),
-    "relu": (tf.nn.relu,),
-    "linear": (),
-    "hard_sigmoid": (),
-}
+from tf_rnn_ops._keras.table import ACTIVATIONS, Keras, Kind
 
 # By cell, its weights and the attributes that belong to them when they were last found to fit.
 _fitting: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
@@ -147,9 +138,13 @@ def describe_layer(layer: Any) -> tuple[Layer, ...] | Unknown:
     is_stack = type(layer.cell) is keras.stacked_cells and len(layer.cell.cells) > 1
     cells = layer.cell.cells if is_stack else [layer.cell]
     described = [describe_cell(each, keras.drops_before(layer), layer.unroll) for each in cells]
-    unknown = next((each for each in described if isinstance(each, Unknown)), None)
-    if unknown is not None:
-        return unknown._replace(is_out_of_reach=False, surprises=surprises)
+    unknown = [each for each in described if isinstance(each, Unknown)]
+    if unknown:
+        # Of several, one that is not of this package: its cells are meant to run step by step.
+        one = min(unknown, key=is_of_this_package)
+        if is_of_this_package(one) and len(unknown) < len(described):
+            one = one._replace(cls=type(layer.cell), reason="the list has cells of tf_rnn_ops: use one layer per cell")
+        return one._replace(is_out_of_reach=False, surprises=surprises)
     last = len(described) - 1
     return tuple(
         Layer(
@@ -163,6 +158,11 @@ def describe_layer(layer: Any) -> tuple[Layer, ...] | Unknown:
         for i, cell in enumerate(described)
         if isinstance(cell, Cell)
     )
+
+
+def is_of_this_package(cell: Unknown) -> bool:
+    """Returns whether this package has the class of a cell."""
+    return cell.cls.__module__.startswith("tf_rnn_ops.")
 
 
 def describe_cell(cell: Any, drops_before: bool = False, unroll: bool = False) -> Cell | Unknown:
@@ -279,7 +279,12 @@ def _surprises_of_layer(layer: Any, keras: Keras) -> Iterator[str]:
         yield from _surprises_of_call(stack, keras)
         if getattr(stack, "reverse_state_order", False):
             yield "reverse_state_order=True: set it to False"
-    for cell in [layer.cell] if stack is None else [stack, *stack.cells]:
+        if stack.compute_dtype != layer.compute_dtype:
+            yield (
+                f"the layer has dtype {layer.compute_dtype}, but its list of cells {stack.compute_dtype}: pass "
+                f"keras.layers.StackedRNNCells(cells, dtype={layer.compute_dtype!r})"
+            )
+    for cell in [layer.cell] if stack is None else stack.cells:
         dtype = getattr(cell, "compute_dtype", None)  # a cell need not be a Keras layer
         if dtype not in (None, layer.compute_dtype):
             yield f"the layer has dtype {layer.compute_dtype}, but its cell {dtype}: use the same dtype for both"

@@ -1,4 +1,4 @@
-"""Runs a layer of Keras over all steps on one op or in a faster loop.
+"""Runs a layer of Keras over all steps on one op for each cell, or in a faster loop.
 
 Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, the op KerasRNN or the loop in
 `step_loop` computes the same. If there is a reason against it, Keras's loop runs: a reason of the environment, of the
@@ -68,7 +68,7 @@ def run(
         reason = next(_reasons_of_call(described, *arguments[:3]), "")
         if not reason:
             _count(layer, decided.path)
-            return _run_in_row(described, *arguments)
+            return _run_in_row(described, decided.path, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
         surprises = described.surprises if isinstance(described, Unknown) else ()
         is_expected = environment_reason or (decision.is_expected(described) and not surprises)
@@ -78,12 +78,13 @@ def run(
 
 
 def _run_in_row(
-    layers: Sequence[Layer], sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
+    layers: Sequence[Layer], path: str, sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
 ) -> tuple[tf.Tensor, tf.Tensor, Any]:
     """Runs the cells of a layer one after another, each over all steps, on the op or in the step loop.
 
     Args:
       layers: what the layer is: see `describe_layer`.
+      path: "op", or "loop" if any of them runs in the loop.
       sequences: the inputs, [batch, time, features].
       initial_state: the initial states, each [batch, units], nested as Keras nests them.
       mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step. Surplus
@@ -99,11 +100,11 @@ def _run_in_row(
     last = outputs = sequences
     for each in layers:
         states = list(itertools.islice(initial, each.cell.kind.states))
-        is_in_loop = decision.of_layer([each], _may_train(training)).path == "loop"
+        is_in_loop = path == "loop" and decision.of_layer([each], _may_train(training)).path == "loop"
         last, outputs, states = (_run_loop if is_in_loop else _run_op)(each, outputs, states, mask, training)
         final += states
-        if each.go_backwards and mask is not None:  # the outputs are in processing order
-            mask = tf.reverse(mask, [1])
+        if each.go_backwards and mask is not None and each is not layers[-1]:
+            mask = tf.reverse(mask, [1])  # the outputs are in processing order
     return last, outputs, final if len(layers) == 1 else keras.tree.pack_sequence_as(initial_state, final)
 
 
@@ -230,6 +231,8 @@ def _reasons_of_call(layers: Sequence[Layer], sequences: Any, initial_state: Any
     features = layers[0].cell.features
     if sequences.shape[2] not in (None, features):
         yield f"the input has {sequences.shape[2]} features, but the layer was built with {features}: pass {features}"
+    if any(other.cell.features != one.cell.units for one, other in itertools.pairwise(layers)):
+        yield "a cell was not built for the units of the cell before: pass all cells to the constructor"
     if not sequences.dtype.is_floating:
         yield f"the input has dtype {sequences.dtype.name}: pass a floating-point dtype"
     states = _flat(initial_state)

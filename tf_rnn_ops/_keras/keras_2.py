@@ -26,7 +26,7 @@ from tf_rnn_ops._keras.private_names import (
     OLD_CELLS,
     OLD_LAYERS,
 )
-from tf_rnn_ops._keras.table import GRU, LSTM, SIMPLE_RNN, Keras, Kind, Patch
+from tf_rnn_ops._keras.table import ACTIVATIONS, GRU, LSTM, SIMPLE_RNN, Keras, Kind, Patch
 
 # The parameters of the functions that are replaced.
 _CALL = ("self", "inputs", "mask", "training", "initial_state")
@@ -273,7 +273,11 @@ def table() -> Keras:
         convolutional=(layers.ConvLSTM1D, layers.ConvLSTM2D, layers.ConvLSTM3D),
         stacked_cells=layers.StackedRNNCells,
         lambda_layer=layers.Lambda,
-        activations={each: (getattr(activations, each),) for each in ("tanh", "sigmoid", "relu", "linear")},
+        activations={
+            each: (getattr(activations, each),)
+            for each in ACTIVATIONS
+            if each != "hard_sigmoid" and hasattr(activations, each)
+        },
         # In Keras 2, a hard sigmoid has the slope 1 / 5; in Keras 3 and in the op, 1 / 6.
         activations_of_gates=((activations.hard_sigmoid, "hard_sigmoid", 6 / 5),),
         loops=(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_rnn_ops._keras import private_names
 from tf_rnn_ops._keras.private_names import INNER_LOOP
-from tf_rnn_ops._keras.table import GRU, LSTM, SIMPLE_RNN, Keras, Kind, Patch
+from tf_rnn_ops._keras.table import ACTIVATIONS, GRU, LSTM, SIMPLE_RNN, Keras, Kind, Patch
 
 # The classes that define `inner_loop`, and others that run one of these.
 _LOOPS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
@@ -18,6 +18,9 @@ _PARAMETERS = ("self", "sequences", "initial_state", "mask", "training")
 
 # Keras up to 3.7 draws one dropout mask for all gates.
 _HAS_MASKS_OF_GATES = private_names.DROPOUT_MASK_COUNT in keras.layers.LSTMCell.__init__.__code__.co_names
+
+# Other names of the functions of an activation.
+_SAME = {"elu": ("celu",), "exponential": ("exp",)}
 
 
 def is_variable(weight: Any) -> bool:
@@ -92,11 +95,13 @@ TABLE = Keras(
     stacked_cells=keras.layers.StackedRNNCells,
     lambda_layer=keras.layers.Lambda,
     activations={
-        "tanh": (keras.activations.tanh, keras.ops.tanh),
-        "sigmoid": (keras.activations.sigmoid, keras.ops.sigmoid),
-        "relu": (keras.activations.relu, keras.ops.relu),
-        "linear": (keras.activations.linear,),
-        "hard_sigmoid": (keras.activations.hard_sigmoid, keras.ops.hard_sigmoid),
+        name: tuple(
+            getattr(module, each)
+            for each in (name, *_SAME.get(name, ()))
+            for module in (keras.activations, keras.ops)
+            if hasattr(module, each)
+        )
+        for name in ACTIVATIONS
     },
     activations_of_gates=(),
     loops=(

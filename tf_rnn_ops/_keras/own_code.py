@@ -51,7 +51,7 @@ def replaced_in_step(cell: Any, caller: type) -> Iterator[str]:
     """Yields the methods that Keras runs when it calls a cell, and that are not Keras's own.
 
     Args:
-      cell: an instance of LSTMCell, GRUCell or SimpleRNNCell, not of a subclass.
+      cell: an instance of LSTMCell, GRUCell, SimpleRNNCell or StackedRNNCells, not of a subclass.
       caller: the class whose `__call__` runs that of a layer.
     """
     if not vars(cell).keys().isdisjoint(private_names.OF_STEP):

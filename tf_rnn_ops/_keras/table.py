@@ -5,6 +5,26 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+# The functions of TensorFlow that are activations, by their names in Keras and in the op.
+ACTIVATIONS: dict[str, tuple[Any, ...]] = {
+    "tanh": (tf.tanh, tf.nn.tanh),
+    "sigmoid": (tf.sigmoid, tf.nn.sigmoid),
+    "relu": (tf.nn.relu,),
+    "linear": (),
+    "hard_sigmoid": (),
+    "elu": (tf.nn.elu,),
+    "selu": (tf.nn.selu,),
+    "softplus": (tf.nn.softplus,),
+    "softsign": (tf.nn.softsign,),
+    "exponential": (tf.exp,),
+    "leaky_relu": (tf.nn.leaky_relu,),
+    "relu6": (tf.nn.relu6,),
+    "hard_tanh": (),
+    "log_sigmoid": (tf.math.log_sigmoid,),
+    "squareplus": (),
+    "hard_shrink": (),
+}
+
 # An attribute to replace: its owner, its name, and a function that makes the new value from the original.
 Patch: TypeAlias = tuple[Any, str, Callable[[Any], Any]]
 
