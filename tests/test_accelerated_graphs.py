@@ -57,7 +57,8 @@ GATED_OPTIONS: Options = {
     "elu, softsign": {"activation": "elu", "recurrent_activation": "softsign"},
     "selu, leaky relu": {"activation": "selu", "recurrent_activation": tf.nn.leaky_relu},
     "softplus, relu6": {"activation": "softplus", "recurrent_activation": tf.nn.relu6},
-    "exponential": {"activation": "exponential", "recurrent_activation": "tanh"},
+    # It multiplies the rounding of float32.
+    "exponential": {"activation": "exponential", "recurrent_activation": "tanh", "dtype": "float64"},
 }
 OF_KINDS: dict[str, Options] = {
     "LSTM": GATED_OPTIONS,
