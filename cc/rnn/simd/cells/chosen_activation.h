@@ -46,6 +46,12 @@ struct ElementActivation {
   }
 };
 
+// exp of double has a newer version in the C library than the wheel requires.
+inline float Exponentiate(float x) { return std::exp(x); }
+inline double Exponentiate(double x) {
+  return static_cast<double>(std::exp(static_cast<long double>(x)));
+}
+
 template <typename T>
 struct Elu {
   static T Value(T z) { return z > 0 ? z : std::expm1(z); }
@@ -66,17 +72,17 @@ struct Selu {
 template <typename T>
 struct Softplus {
   static T Value(T z) {
-    return (z > 0 ? z : T(0)) + std::log1p(std::exp(-std::abs(z)));
+    return (z > 0 ? z : T(0)) + std::log1p(Exponentiate(-std::abs(z)));
   }
   static T Slope(T y) { return -std::expm1(-y); }
-  static T Bend(T y) { return std::exp(-y); }
+  static T Bend(T y) { return Exponentiate(-y); }
 };
 
 template <typename T>
 struct LogSigmoid {
   static T Value(T z) { return -Softplus<T>::Value(-z); }
   static T Slope(T y) { return -std::expm1(y); }
-  static T Bend(T y) { return -std::exp(y); }
+  static T Bend(T y) { return -Exponentiate(y); }
 };
 
 template <typename T>
@@ -88,7 +94,7 @@ struct Softsign {
 
 template <typename T>
 struct Exponential {
-  static T Value(T z) { return std::exp(z); }
+  static T Value(T z) { return Exponentiate(z); }
   static T Slope(T y) { return y; }
   static T Bend(T) { return 1; }
 };
