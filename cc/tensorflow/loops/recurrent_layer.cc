@@ -321,6 +321,20 @@ bool CellRecognizer::IsLstm(const Value* new_c) {
   return false;
 }
 
+// A gate of a block cell, whose matrix has the rows for x above those for h.
+// columns: of the gate in the matrix and the bias, if it shares them
+Gate GateOfBlockCell(const Value* x, const Value* matrix, const Value* bias,
+                     std::optional<Columns> columns) {
+  Gate gate;
+  gate.kernel = {matrix, columns, Piece::kFirst, x};
+  gate.recurrent_kernel = {matrix, columns, Piece::kLast, x};
+  if (columns.has_value()) columns->axis = 0;
+  Piece piece{bias, columns};
+  piece.is_vector = true;
+  gate.biases = {piece};
+  return gate;
+}
+
 // Whether a node LSTMBlockCell without options computes h and c.
 bool CellRecognizer::IsLstmBlockCell(const Value* new_c) {
   constexpr int kC = 1;
@@ -345,18 +359,13 @@ bool CellRecognizer::IsLstmBlockCell(const Value* new_c) {
   // i, f, g, o, in matrices of i, g, f, o
   constexpr std::array kIndices = {0, 2, 1, 3};
   for (size_t i = 0; i < kIndices.size(); ++i) {
-    Gate& gate = cell_->gates[i];
     Columns columns;
     columns.index = kIndices[i];
     columns.count = 4;
-    gate.kernel = {new_h.inputs[3], columns, Piece::kFirst, cell_->x};
-    gate.recurrent_kernel = {new_h.inputs[3], columns, Piece::kLast, cell_->x};
-    columns.axis = 0;
-    Piece bias{new_h.inputs[7], columns};
-    bias.is_vector = true;
-    gate.biases = {bias};
-    if (i == 1) gate.number = forget_bias;
+    cell_->gates[i] =
+        GateOfBlockCell(cell_->x, new_h.inputs[3], new_h.inputs[7], columns);
   }
+  cell_->gates[1].number = forget_bias;
   return true;
 }
 
@@ -413,16 +422,9 @@ bool CellRecognizer::IsGruBlockCell() {
   cell_->rnn_mode = "gru_reset_before";
   cell_->x = new_h.inputs[0];
   // r and u are beside each other, and the candidate has its own weights.
-  const auto gate = [&](int weights, int bias, std::optional<Columns> columns) {
-    Gate result;
-    result.kernel = {new_h.inputs[weights], columns, Piece::kFirst, cell_->x};
-    result.recurrent_kernel = {new_h.inputs[weights], columns, Piece::kLast,
-                               cell_->x};
-    if (columns.has_value()) columns->axis = 0;
-    Piece piece{new_h.inputs[bias], columns};
-    piece.is_vector = true;
-    result.biases = {piece};
-    return result;
+  const auto gate = [&](int matrix, int bias, std::optional<Columns> columns) {
+    return GateOfBlockCell(cell_->x, new_h.inputs[matrix], new_h.inputs[bias],
+                           columns);
   };
   Columns r;
   r.index = 0;
