@@ -47,11 +47,6 @@ def of_cell(cell: Cell | Unknown, training: bool) -> Decision:
     return decision
 
 
-def is_expected(described: Any) -> bool:
-    """Returns whether a layer is meant to run in Keras's loop, because each step of its cell is an op."""
-    return isinstance(described, Unknown) and description.is_of_this_package(described)
-
-
 def op_attributes(cell: Cell) -> dict[str, Any]:
     """Returns the mode and activations of the op for a cell that it supports."""
     names = description.op_activations(cell)
@@ -76,7 +71,7 @@ def _needs_loop(cell: Cell, training: bool) -> bool:
 def _reasons(cell: Cell | Unknown, training: bool) -> Iterator[str]:
     """Yields why a cell falls back to Keras, and what to change."""
     if isinstance(cell, Unknown):
-        if is_expected(cell):
+        if description.is_expected(cell):
             name = cell.cls.__name__
             yield f"the cell is a {name}: the loop of Keras runs, and each step is the op {name}"
         else:

@@ -140,9 +140,8 @@ def describe_layer(layer: Any) -> tuple[Layer, ...] | Unknown:
     described = [describe_cell(each, keras.drops_before(layer), layer.unroll) for each in cells]
     unknown = [each for each in described if isinstance(each, Unknown)]
     if unknown:
-        # Of several, one that is not of this package: its cells are meant to run step by step.
-        one = min(unknown, key=is_of_this_package)
-        if is_of_this_package(one) and len(unknown) < len(described):
+        one = min(unknown, key=is_expected)  # of several, one that is not
+        if is_expected(one) and len(unknown) < len(described):
             one = one._replace(cls=type(layer.cell), reason="the list has cells of tf_rnn_ops: use one layer per cell")
         return one._replace(is_out_of_reach=False, surprises=surprises)
     last = len(described) - 1
@@ -160,8 +159,8 @@ def describe_layer(layer: Any) -> tuple[Layer, ...] | Unknown:
     )
 
 
-def is_of_this_package(cell: Unknown) -> bool:
-    """Returns whether this package has the class of a cell."""
+def is_expected(cell: Unknown) -> bool:
+    """Returns whether a cell is meant to run in Keras's loop, because each of its steps is an op of this package."""
     return cell.cls.__module__.startswith("tf_rnn_ops.")
 
 

@@ -70,8 +70,9 @@ def run(
             _count(layer, decided.path)
             return _run_in_row(described, decided.path, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
-        surprises = described.surprises if isinstance(described, Unknown) else ()
-        is_expected = environment_reason or (decision.is_expected(described) and not surprises)
+        is_expected = environment_reason or (
+            isinstance(described, Unknown) and description.is_expected(described) and not described.surprises
+        )
         _report(layer, reason, logging.INFO if is_expected else logging.WARNING, strict)
         _count(layer, "Keras")
     return keras_loop(*arguments)
