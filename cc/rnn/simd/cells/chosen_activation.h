@@ -103,17 +103,37 @@ template <typename T>
 struct LeakyRelu {
   static constexpr T kSlope = T(0.2f);  // a float in TensorFlow, for any type
 
-  static T Value(T z) { return z > 0 ? z : kSlope * z; }
-  static T Slope(T y) { return y > 0 ? T(1) : kSlope; }
-  static T Bend(T) { return 0; }
+  static Vector<T> Activate(Vector<T> z) {
+    return Select<T>(z > T(0), z, z * kSlope);
+  }
+  static Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return d * Select<T>(y > T(0), Broadcast(T(1)), Broadcast(kSlope));
+  }
 };
 
 // z, clipped to [kLeast, kMost].
 template <typename T, int kLeast, int kMost>
 struct Clip {
-  static T Value(T z) { return z < kLeast ? kLeast : z > kMost ? kMost : z; }
-  static T Slope(T y) { return y > kLeast && y < kMost ? 1 : 0; }
-  static T Bend(T) { return 0; }
+  static Vector<T> Activate(Vector<T> z) {
+    return Select<T>(z < T(kLeast), Broadcast(T(kLeast)),
+                     Select<T>(z > T(kMost), Broadcast(T(kMost)), z));
+  }
+  static Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    const Vector<T> below =
+        Select<T>(y < T(kMost), Broadcast(T(1)), Vector<T>{});
+    return d * Select<T>(y > T(kLeast), below, Vector<T>{});
+  }
+};
+
+template <typename T>
+struct HardShrink {
+  static Vector<T> Activate(Vector<T> z) {
+    const Vector<T> above = Select<T>(z <= T(0.5), Vector<T>{}, z);
+    return Select<T>(z < T(-0.5), z, above);
+  }
+  static Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return d * Select<T>(y == T(0), Vector<T>{}, Broadcast(T(1)));
+  }
 };
 
 // (z + sqrt(z² + 4)) / 2
@@ -125,13 +145,6 @@ struct Squareplus {
   }
   static T Slope(T y) { return y * y / (1 + y * y); }
   static T Bend(T y) { return 2 * y / ((1 + y * y) * (1 + y * y)); }
-};
-
-template <typename T>
-struct HardShrink {
-  static T Value(T z) { return std::abs(z) <= T(0.5) ? T(0) : z; }
-  static T Slope(T y) { return y == 0 ? 0 : 1; }
-  static T Bend(T) { return 0; }
 };
 
 // Any activation, chosen at run time. Its functions are not inlined: a cell
@@ -174,17 +187,17 @@ class ChosenActivation {
       case Activation::kExponential:
         return run(ElementActivation<T, Exponential<T>>());
       case Activation::kLeakyRelu:
-        return run(ElementActivation<T, LeakyRelu<T>>());
+        return run(PiecewiseLinear<T, LeakyRelu<T>>());
       case Activation::kRelu6:
-        return run(ElementActivation<T, Clip<T, 0, 6>>());
+        return run(PiecewiseLinear<T, Clip<T, 0, 6>>());
       case Activation::kHardTanh:
-        return run(ElementActivation<T, Clip<T, -1, 1>>());
+        return run(PiecewiseLinear<T, Clip<T, -1, 1>>());
       case Activation::kLogSigmoid:
         return run(ElementActivation<T, LogSigmoid<T>>());
       case Activation::kSquareplus:
         return run(ElementActivation<T, Squareplus<T>>());
       case Activation::kHardShrink:
-        return run(ElementActivation<T, HardShrink<T>>());
+        return run(PiecewiseLinear<T, HardShrink<T>>());
       case Activation::kTanh:
         break;
     }
