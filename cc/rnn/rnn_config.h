@@ -146,11 +146,11 @@ struct RnnConfig {
     return TraitsOf(mode).recurrent_gates;
   }
   bool has_cell_state() const { return TraitsOf(mode).has_cell_state; }
-  // Whether a step has a second half, which multiplies what the cells of the
-  // first half computed: with the projection, or with R of the last gate.
-  bool has_second_half() const {
-    return num_proj > 0 || num_recurrent_gates() < num_gates();
-  }
+  // Whether the cell ends in a second half of the step, after R of its last
+  // gate has multiplied what it computed in the first half.
+  bool has_finish() const { return num_recurrent_gates() < num_gates(); }
+  // Whether a step has a second half: that, or the projection.
+  bool has_second_half() const { return num_proj > 0 || has_finish(); }
   // Values kept for the backward pass, per unit and step.
   std::int64_t num_kept() const {
     return TraitsOf(mode).kept + (block_lstm.is_used ? 1 : 0);

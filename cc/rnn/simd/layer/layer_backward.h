@@ -447,25 +447,23 @@ class LayerBackward {
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
             StepColumns columns = MakeColumns(chunk, i, d, unit);
             for (int part = 0; part < kParts; ++part) {
-              columns.incoming[part].d_product =
-                  products[part].Column(unit - col);
-            }
-            if constexpr (kHasFinish<Cell>) {
-              for (int part = 0; part < kParts; ++part) {
-                columns.d_state[part] = StateGradient(part, d, unit);
+              Incoming& incoming = columns.incoming[part];
+              incoming.d_product = products[part].Column(unit - col);
+              if constexpr (kHasFinish<Cell>) {
+                incoming.d_state = StateGradient(part, d, unit);
               }
-              RunActivatedCells<kAfterProduct>(task, columns, units);
-            } else {
-              RunActivatedCells<kAfterState>(task, columns, units);
             }
+            RunActivatedCells<kHasFinish<Cell> ? kAfterProduct : kAfterState>(
+                task, columns, units);
           });
     });
   }
 
   // ---- Cells
 
-  // When cells run: when the gradient of the state is known or, for the first
-  // half of a cell that has two, the gradient of its result.
+  // When cells run: when the gradient of the state is known, the sum of what is
+  // incoming; or, for the first half of a cell that has two, when that of its
+  // result is, the product. They then add to the gradient of the state.
   enum Moment { kAfterState, kAfterProduct };
 
   // The units of a vector, for each row of a step.
@@ -475,7 +473,6 @@ class LayerBackward {
     std::int64_t d_blocks_stride;
     Parts<typename LayerStates<T>::Columns, kParts> states;
     Parts<Incoming, kParts> incoming;
-    Parts<ColumnView<T>, kParts> d_state;  // only kAfterProduct
     Parts<ColumnView<T>, kParts> d_c;
     Parts<ColumnView<P>, kParts> d_blocks;
     Parts<ColumnView<T>, kParts> cell_output;
@@ -558,7 +555,9 @@ class LayerBackward {
         run.h_prev = previous;
         run.c_prev = previous;
         run.h = states.h.At(row);
-        run.d_h = columns.incoming[part].Sum(row, i, units);
+        run.d_h = kMoment == kAfterState
+                      ? columns.incoming[part].Sum(row, i, units)
+                      : units.Read(columns.incoming[part].d_product.At(i));
         run.d_c = columns.d_c[part].At(row);
         run.d_blocks = columns.d_blocks[part].At(row);
         run.d_blocks_stride = columns.d_blocks_stride;
@@ -568,13 +567,11 @@ class LayerBackward {
       };
       const auto write = [&](int part,
                              Vector<T> d_h_prev) TF_RNN_OPS_LAMBDA_INLINE {
-        if constexpr (kMoment == kAfterProduct) {
-          T* const sum = columns.d_state[part].At(row);
-          units.Write(units.Read(sum) + d_h_prev, sum);
-          return;
-        }
         const ColumnView<T>& d_state = columns.incoming[part].d_state;
-        if (d_state.data != nullptr) units.Write(d_h_prev, d_state.At(row));
+        if (d_state.data == nullptr) return;
+        T* const to = d_state.At(row);
+        if (kMoment == kAfterProduct) d_h_prev = units.Read(to) + d_h_prev;
+        units.Write(d_h_prev, to);
       };
       if constexpr (kParts == 1) {
         write(kValue, BackwardAt<kMoment>(run_of(kValue)));

@@ -94,9 +94,7 @@ ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
   if (!has_constant_weights && IsFasterInPlace<P>(config, size, is_keras)) {
     return {true, true};
   }
-  if (config.skip_input || config.num_recurrent_gates() < config.num_gates()) {
-    return {false, false};
-  }
+  if (config.skip_input || config.has_finish()) return {false, false};
   if (has_constant_weights && size.time == 1) return {false, true};
   if (size.batch < kLeastRows) return {false, false};
   // The capacity of two threads' caches, excluding other data.
@@ -181,7 +179,7 @@ struct LayerForwardScratch {
     hidden = arena.Take<T>(kRoundsOperands<P>
                                ? directions * size.batch * config.output_size()
                                : CheckedInt(0));
-    carried = arena.Take<T>(config.num_recurrent_gates() < config.num_gates()
+    carried = arena.Take<T>(config.has_finish()
                                 ? directions * size.batch * config.num_units
                                 : CheckedInt(0));
     if constexpr (Products::kAreQuantized) {
@@ -441,13 +439,8 @@ class LayerForward {
             columns.product = Constant(product).Column(
                 (unit / kTileCols<T> - panel) * kBlocks * kTileCols<T> +
                 unit % kTileCols<T>);
-            WithActivations<T, Cell>(
-                a_.config.activations,
-                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                  RunCells<kFused ? 0 : Cell::kFirstRecurrent,
-                           StepHalf::kFirst>(task, t, columns, units,
-                                             activations);
-                });
+            RunActivatedCells<kFused ? 0 : Cell::kFirstRecurrent,
+                              StepHalf::kFirst>(task, t, columns, units);
           });
     });
     if (a_.kept.is_uncached() || output_is_uncached_) FinishUncached();
@@ -483,7 +476,7 @@ class LayerForward {
     }
   }
 
-  // The same if weights are not Keras's or packed.
+  // The same with packed weights, or cuDNN's in place.
   void MultiplyEachPanel(std::int64_t d, const StepChunk& chunk,
                          const RowRange& range, const LeftMatrix<P>& state,
                          const PanelGroup& group,
@@ -633,9 +626,20 @@ class LayerForward {
     }
   }
 
+  // kFirstBlock: the first block in `columns.product`.
+  template <std::int64_t kFirstBlock, StepHalf kHalf, typename Units>
+  TF_RNN_OPS_VECTOR_INLINE void RunActivatedCells(const StepTask& task,
+                                                  std::int64_t t,
+                                                  const ForwardColumns& columns,
+                                                  const Units& units) const {
+    WithActivations<T, Cell>(
+        a_.config.activations, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+          RunCells<kFirstBlock, kHalf>(task, t, columns, units, activations);
+        });
+  }
+
   // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  // kFirstBlock: the first block in `columns.product`.
   template <std::int64_t kFirstBlock, StepHalf kHalf, typename Units,
             typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
@@ -732,12 +736,8 @@ class LayerForward {
                     : Constant(Projected(d, chunk).Rows(first_row, task.rows))
                           .Column(unit_col);
             columns.product = {product.data, product.stride};
-            WithActivations<T, Cell>(
-                a_.config.activations,
-                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                  RunCells<Cell::kGates - 1, StepHalf::kSecond>(
-                      task, t, columns, units, activations);
-                });
+            RunActivatedCells<Cell::kGates - 1, StepHalf::kSecond>(
+                task, t, columns, units);
           } else {
             StoreProjected(task, t, columns, units, product);
           }

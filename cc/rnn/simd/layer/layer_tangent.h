@@ -286,12 +286,8 @@ class LayerTangent {
             columns.product = Constant(product).Column(
                 (unit / kTileCols<T> - panel) * kRecurrentCols +
                 unit % kTileCols<T>);
-            WithActivations<T, Cell>(
-                a_.config.activations,
-                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                  RunCells<Cell::kFirstRecurrent, StepHalf::kFirst>(
-                      task, t, columns, units, activations);
-                });
+            RunActivatedCells<Cell::kFirstRecurrent, StepHalf::kFirst>(
+                task, t, columns, units);
           });
     });
   }
@@ -350,9 +346,20 @@ class LayerTangent {
     return columns;
   }
 
+  // kFirstBlock: the first block in `columns.product`.
+  template <std::int64_t kFirstBlock, StepHalf kHalf, typename Units>
+  TF_RNN_OPS_VECTOR_INLINE void RunActivatedCells(const StepTask& task,
+                                                  std::int64_t t,
+                                                  const TangentColumns& columns,
+                                                  const Units& units) const {
+    WithActivations<T, Cell>(
+        a_.config.activations, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+          RunCells<kFirstBlock, kHalf>(task, t, columns, units, activations);
+        });
+  }
+
   // Inlined because for few rows a call takes as long as the cells. `columns`
   // is a copy so that the compiler can keep it in registers.
-  // kFirstBlock: the first block in `columns.product`.
   template <std::int64_t kFirstBlock, StepHalf kHalf, typename Units,
             typename Activations>
   TF_RNN_OPS_VECTOR_INLINE void RunCells(const StepTask& task, std::int64_t t,
@@ -434,12 +441,8 @@ class LayerTangent {
           columns.product = {product.data, product.stride};
           if constexpr (kHasFinish<Cell>) {
             columns.projected = ProjectedColumn(d, chunk, row, task, unit);
-            WithActivations<T, Cell>(
-                a_.config.activations,
-                [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
-                  RunCells<Cell::kGates - 1, StepHalf::kSecond>(
-                      task, t, columns, units, activations);
-                });
+            RunActivatedCells<Cell::kGates - 1, StepHalf::kSecond>(
+                task, t, columns, units);
           } else {
             StoreProjected(task, t, columns, units);
           }
