@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "cc/tensorflow/loops/function_builder.h"
 #include "cc/tensorflow/loops/loop.h"
+#include "cc/tensorflow/loops/node_defs.h"
 #include "cc/tensorflow/loops/value.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -430,16 +431,6 @@ std::string ReferenceTo(const Edge* edge) {
   return absl::StrCat(edge->src()->name(), ":", edge->src_output());
 }
 
-// A node of a graph that this file makes.
-NodeDef NewNode(const std::string& name, const char* op,
-                const std::vector<std::string>& inputs) {
-  NodeDef node;
-  node.set_name(name);
-  node.set_op(op);
-  for (const std::string& input : inputs) node.add_input(input);
-  return node;
-}
-
 // What replaces an Exit: the result of the While, or, of a TensorArray, any
 // number, which says that the TensorArray exists.
 NodeDef Frame::NewExit(const std::string& exit, int index) const {
@@ -463,12 +454,7 @@ NodeDef Frame::NewExit(const std::string& exit, int index) const {
 void Frame::Replace(GraphDef* definition) const {
   const std::string& name = condition_->name();
   const std::string shape = absl::StrCat(name, "/any_shape");
-  std::vector<NodeDef> new_nodes = {NewNode(shape, "Const", {})};
-  auto& value = *new_nodes[0].mutable_attr();
-  value["dtype"].set_type(tensorflow::DT_INT32);
-  value["value"].mutable_tensor()->set_dtype(tensorflow::DT_INT32);
-  value["value"].mutable_tensor()->mutable_tensor_shape();
-  value["value"].mutable_tensor()->add_int_val(-1);
+  std::vector<NodeDef> new_nodes = {NewInteger(shape, -1)};
   NodeDef loop = NewNode(name, "While", {});
   auto& attributes = *loop.mutable_attr();
   attributes["body"].mutable_func()->set_name(NameOf("body"));
@@ -486,13 +472,11 @@ void Frame::Replace(GraphDef* definition) const {
       }
       initial = absl::StrCat(name, "/list_", new_nodes.size());
       const std::string from = ReferenceTo(size_or_tensor);
-      NodeDef list =
-          variable.is_output_list
-              ? NewNode(initial, "TensorListReserve", {shape, from})
-              : NewNode(initial, "TensorListFromTensor", {from, shape});
-      (*list.mutable_attr())["element_dtype"].set_type(variable.element);
-      (*list.mutable_attr())["shape_type"].set_type(tensorflow::DT_INT32);
-      new_nodes.push_back(std::move(list));
+      new_nodes.push_back(variable.is_output_list
+                              ? NewList(initial, "TensorListReserve",
+                                        {shape, from}, variable.element)
+                              : NewList(initial, "TensorListFromTensor",
+                                        {from, shape}, variable.element));
     }
     loop.add_input(initial);
   }
@@ -504,14 +488,9 @@ void Frame::Replace(GraphDef* definition) const {
     if (exit != exits_.end()) {
       new_nodes.push_back(NewExit(node.name(), exit->second));
     } else if (stack != stacks_.end()) {
-      const FrameVariable& outputs = variables_[stack->second];
-      NodeDef stacked =
-          NewNode(node.name(), "TensorListStack",
-                  {absl::StrCat(name, ":", stack->second), shape});
-      auto& stack_attributes = *stacked.mutable_attr();
-      stack_attributes["element_dtype"].set_type(outputs.element);
-      stack_attributes["num_elements"].set_i(-1);
-      new_nodes.push_back(std::move(stacked));
+      new_nodes.push_back(NewStack(node.name(),
+                                   absl::StrCat(name, ":", stack->second),
+                                   shape, variables_[stack->second].element));
     } else if (inner_.count(node.name()) == 0) {
       *replaced.add_node() = node;
     }
