@@ -348,7 +348,8 @@ class BasicRNNCell(Cell):
 
 
 class LSTMCell(Cell):
-    gates, state_size, forget_bias = 4, (UNITS, UNITS), 1.0
+    gates, forget_bias = 4, 1.0
+    state_size: object = (UNITS, UNITS)
 
     def __call__(self, x, state, scope=None):
         c, h = state
@@ -356,6 +357,39 @@ class LSTMCell(Cell):
         c = c * tf.sigmoid(f + self.forget_bias) + tf.sigmoid(i) * tf.tanh(g)
         h = tf.tanh(c) * tf.sigmoid(o)
         return h, (c, h)
+
+
+class JoinedLSTMCell(LSTMCell):
+    """Has `state_is_tuple=False`: its state is c beside h."""
+
+    state_size = 2 * UNITS
+
+    def halves(self, state):
+        return tf.split(state, 2, axis=1)
+
+    def __call__(self, x, state, scope=None):
+        h, new = super().__call__(x, self.halves(state))
+        return h, tf.concat(new, 1)
+
+
+class SlicedLSTMCell(JoinedLSTMCell):
+    def halves(self, state):
+        return tf.slice(state, [0, 0], [-1, UNITS]), tf.slice(state, [0, UNITS], [-1, UNITS])
+
+
+class UnevenLSTMCell(JoinedLSTMCell):
+    """Its h is computed from other columns of the state than the second half."""
+
+    def halves(self, state):
+        return state[:, :UNITS], state[:, 1 : UNITS + 1]
+
+
+class WholeStateCell(JoinedLSTMCell):
+    """Its output depends on the whole state."""
+
+    def __call__(self, x, state, scope=None):
+        h, new = super().__call__(x, state)
+        return h + tf.reduce_sum(state, 1, keepdims=True), new
 
 
 class GRUCell(Cell):
@@ -485,6 +519,9 @@ class WithoutState(BasicRNNCell):
         return h, h
 
 
+OTHER_STATES = WithoutState, UnevenLSTMCell, WholeStateCell
+
+
 class Clipped(LSTMCell):
     def __call__(self, x, state, scope=None):
         _, (c, h) = super().__call__(x, state)
@@ -509,7 +546,9 @@ def graph_of_tensorflow_1(cell, control_flow, options, layers=1, with_gradient=F
             lengths = tf.compat.v1.placeholder(tf.int32, [None])
             if "initial_state" in options:
                 options = {
-                    "initial_state": tf.nest.map_structure(lambda _: x[:, 0, :1] + tf.zeros([UNITS]), cell().state_size)
+                    "initial_state": tf.nest.map_structure(
+                        lambda size: x[:, 0, :1] + tf.range(size, dtype=tf.float32) / 10, cell().state_size
+                    )
                 }
             if "sequence_length" in options:
                 options = {**options, "sequence_length": lengths}
@@ -547,7 +586,7 @@ def check_graph(graph, names, arguments, loops):
     "cell",
     [
         *(BasicRNNCell, LSTMCell, LSTMCellWithoutForgetBias, BlockCell, GRUCell, GRUCellWithStatesFirst, GRUBlockCell),
-        MultiCell,
+        *(MultiCell, JoinedLSTMCell, SlicedLSTMCell),
     ],
 )
 def test_dynamic_rnn_of_tensorflow_1(cell, options, control_flow):
@@ -564,7 +603,7 @@ def test_stacked_dynamic_rnn_of_tensorflow_1(control_flow):
 
 
 @pytest.mark.parametrize("options", [{}, {"sequence_length": 0}], ids=str)
-@pytest.mark.parametrize("cell", [Clipped, ClippedBlockCell, PeepholeBlockCell, *OTHER_CELLS, WithoutState])
+@pytest.mark.parametrize("cell", [Clipped, ClippedBlockCell, PeepholeBlockCell, *OTHER_CELLS, *OTHER_STATES])
 @pytest.mark.parametrize("control_flow", [1, 2])
 def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
     graph, names = graph_of_tensorflow_1(cell, control_flow, options)
@@ -1109,16 +1148,16 @@ def change(graph, random):
 
 CHANGED = [
     *(
-        pytest.param(package, kind, marks=needs_keras_2 if package == "Keras 2" else [])
+        pytest.param(package, kind, with_mask, marks=needs_keras_2 if package == "Keras 2" else [])
         for package in KERAS
         for kind in ("LSTM", "GRU", "SimpleRNN")
+        for with_mask in (False, True)
     ),
-    *(("TensorFlow 1", kind) for kind in OF_TENSORFLOW_1),
+    *(("TensorFlow 1", kind, with_mask) for kind in OF_TENSORFLOW_1 for with_mask in (False, True)),
 ]
 
 
-@pytest.mark.parametrize("with_mask", [False, True])
-@pytest.mark.parametrize(("package", "kind"), CHANGED)
+@pytest.mark.parametrize(("package", "kind", "with_mask"), CHANGED)
 @settings(max_examples=10)
 @given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
 def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):

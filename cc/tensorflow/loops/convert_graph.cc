@@ -70,12 +70,11 @@ int64_t SizeOf(const Value& matrix, int axis, const Loop& loop) {
 
 // The units of a cell, or -1 if they are not known.
 int64_t UnitsOf(const Cell& cell, const Loop& loop) {
-  const int64_t units = SizeOf(*loop.values->OfVariable(cell.h), 1, loop);
-  if (units >= 0) return units;
-  const Piece& kernel = cell.gates[0].recurrent_kernel;
-  const int64_t count = kernel.columns.has_value() ? kernel.columns->count : 1;
-  const int64_t columns = SizeOf(*kernel.whole, 1, loop);
-  return count > 0 && columns > 0 ? columns / count : -1;
+  int64_t units = SizeOf(*loop.values->OfVariable(cell.h), 1, loop);
+  for (const Gate& gate : cell.gates) {
+    if (units < 0) units = NumColumnsOf(gate.recurrent_kernel, loop);
+  }
+  return units;
 }
 
 std::string TextOf(const tensorflow::PartialTensorShape& shape) {
@@ -94,13 +93,17 @@ const Cell& CellOf(int state, const RecurrentLayer& layer) {
 tensorflow::PartialTensorShape ShapeOfVariable(int index, const Loop& loop,
                                                const RecurrentLayer& layer) {
   const auto shape = ShapeOfVariable(index, loop);
-  if (loop.variables[index].role != Role::kState &&
+  const Variable& variable = loop.variables[index];
+  const bool has_halves = variable.role == Role::kHalves;
+  if (variable.role != Role::kState && !has_halves &&
       index != layer.zero_output) {
     return shape;
   }
   const int64_t batch = shape.dims() == 2 ? shape.dim_size(0) : -1;
+  const int64_t units =
+      UnitsOf(CellOf(has_halves ? variable.halves : index, layer), loop);
   return tensorflow::PartialTensorShape(
-      {batch, UnitsOf(CellOf(index, layer), loop)});
+      {batch, has_halves && units > 0 ? 2 * units : units});
 }
 
 std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
@@ -116,6 +119,11 @@ std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
         break;
       case Role::kInputList:
         roles.emplace_back(index == layer.mask ? "mask" : "inputs");
+        break;
+      case Role::kHalf:
+        continue;
+      case Role::kHalves:
+        roles.emplace_back("state");
         break;
       case Role::kOutputList:
         roles.emplace_back("outputs");

@@ -49,6 +49,7 @@ class Builder : private FunctionBuilder {
   NodeOut Bias(const Cell& cell);
   NodeOut MatrixAs(const Value* value);
   NodeOut NumColumns(const NodeOut& matrix);
+  NodeOut StateBefore(int index);
   Node* Op(const Cell& cell, const NodeOut& sequences, const NodeOut& mask);
   std::vector<Node*> Ops();
   NodeOut ListOf(const NodeOut& tensor);
@@ -66,7 +67,10 @@ class Builder : private FunctionBuilder {
 };
 
 // The type of the states.
-DataType Builder::type() const { return loop_.body->arg_types[last().h]; }
+DataType Builder::type() const {
+  const int whole = loop_.variables[last().h].whole;
+  return loop_.body->arg_types[whole < 0 ? last().h : whole];
+}
 
 NodeOut Builder::Integers(const std::vector<int32_t>& values) {
   Tensor tensor(tensorflow::DT_INT32, {static_cast<int64_t>(values.size())});
@@ -93,6 +97,7 @@ NodeOut Builder::Number(double value) {
 void Builder::AddArguments() {
   for (size_t i = 0; i < loop_.variables.size(); ++i) {
     const Variable& variable = loop_.variables[i];
+    if (variable.role == Role::kHalf) continue;
     const DataType type = variable.role == Role::kInputList
                               ? variable.initial.node->input_type(0)
                               : loop_.body->arg_types[i];
@@ -136,8 +141,8 @@ NodeOut Builder::Mask() {
                              {of_sequences, steps});
     const NodeOut batch =
         Add("StridedSlice",
-            {Add("Shape", {Argument(last().h)}), Integers({0}), Integers({1}),
-             Integers({1})},
+            {Add("Shape", {StateBefore(last().h)}), Integers({0}),
+             Integers({1}), Integers({1})},
             [](NodeBuilder* builder) { builder->Attr("shrink_axis_mask", 1); });
     const NodeOut shape = Add("Pack", {}, [&](NodeBuilder* builder) {
       builder->Input({batch, limit_});
@@ -172,7 +177,7 @@ NodeOut Builder::Copy(const Value* value) {
 NodeOut Builder::MatrixAs(const Value* value) {
   for (const Cell& cell : layer_.cells) {
     if (IsVariable(value, cell.h) || value == cell.new_h) {
-      return Argument(cell.h);
+      return StateBefore(cell.h);
     }
   }
   return Argument(layer_.inputs);
@@ -270,7 +275,7 @@ NodeOut Builder::Join(const std::vector<Piece>& pieces, const Cell* bias_of,
     if (bias_of != nullptr && MayBroadcast(pieces[i])) {
       // [1, units], [units] or [1]
       part = Add("BroadcastTo", {Add("Reshape", {part, Integers({-1})}),
-                                 NumColumns(Argument(bias_of->h))});
+                                 NumColumns(StateBefore(bias_of->h))});
     }
     if (has_numbers && numbers[i] != 0) {
       part = Add("AddV2", {part, Number(numbers[i])});
@@ -343,16 +348,6 @@ NodeOut Builder::Bias(const Cell& cell) {
   return Add("Pack", {}, [&](NodeBuilder* builder) { builder->Input(sums); });
 }
 
-// The number of columns of a matrix, or -1 if it is not known.
-int64_t NumColumnsOf(const Piece& piece, const Loop& loop) {
-  const auto shape = ShapeOf(*piece.whole, loop);
-  const int64_t cols = shape.dims() == 2 ? shape.dim_size(1) : -1;
-  if (!piece.columns.has_value() || cols < 0) return cols;
-  const auto& columns = *piece.columns;
-  if (columns.count > 0) return cols / columns.count;
-  return (columns.end > 0 ? columns.end : cols) - columns.begin;
-}
-
 // Whether the gates may have the same number of units. A sum may broadcast
 // those of one unit.
 bool MayHaveSameUnits(const Cell& cell, const Loop& loop) {
@@ -364,6 +359,16 @@ bool MayHaveSameUnits(const Cell& cell, const Loop& loop) {
   }
   numbers.erase(-1);
   return numbers.size() <= 1;
+}
+
+// A state, or half of one, before the first step.
+NodeOut Builder::StateBefore(int index) {
+  const int whole = loop_.variables[index].whole;
+  if (whole < 0) return Argument(index);
+  Node* const halves =
+      Add("Split", {Integer(1), Argument(whole)},
+          [](NodeBuilder* builder) { builder->Attr("num_split", 2); });
+  return NodeOut(halves, index - loop_.variables[whole].halves);
 }
 
 // Adds the op for a cell.
@@ -378,8 +383,8 @@ Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
     kernels.push_back(gate.kernel);
     recurrent_kernels.push_back(gate.recurrent_kernel);
   }
-  const NodeOut initial_h = Argument(cell.h);
-  const NodeOut initial_c = Argument(cell.c < 0 ? cell.h : cell.c);
+  const NodeOut initial_h = StateBefore(cell.h);
+  const NodeOut initial_c = StateBefore(cell.c < 0 ? cell.h : cell.c);
   const bool is_last = &cell == &last();
   return Add("TfRnnOps>KerasRNN",
              {sequences, mask, initial_h, initial_c, Join(kernels),
@@ -475,6 +480,17 @@ void Builder::AddResults(const std::vector<Node*>& ops) {
         break;
       case Role::kState:
         results.push_back(State(static_cast<int>(i), ops));
+        break;
+      case Role::kHalves: {
+        const int first = loop_.variables[i].halves;
+        results.push_back(Add("ConcatV2", {}, [&](NodeBuilder* builder) {
+          const std::vector<NodeOut> halves = {State(first, ops),
+                                               State(first + 1, ops)};
+          builder->Input(halves).Input(Integer(1));
+        }));
+        break;
+      }
+      case Role::kHalf:
         break;
     }
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
+#include "tensorflow/core/framework/attr_value_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.pb.h"
 
@@ -49,14 +50,7 @@ bool AreEqual(Output a, Output b, int max_depth) {
       a.node->num_inputs() != b.node->num_inputs()) {
     return false;
   }
-  for (const auto& [name, value] : a.node->attrs()) {
-    const tensorflow::AttrValue* const other = b.node->attrs().Find(name);
-    const bool is_private = !name.empty() && name[0] == '_';
-    if (!is_private && (other == nullptr || value.SerializeAsString() !=
-                                                other->SerializeAsString())) {
-      return false;
-    }
-  }
+  if (!HaveEqualAttributes(a.node, b.node)) return false;
   for (int i = 0; i < a.node->num_inputs(); ++i) {
     if (!AreEqual(InputOf(a.node, i), InputOf(b.node, i), max_depth - 1)) {
       return false;
@@ -172,6 +166,37 @@ Role RoleOf(const Variable& variable, int index) {
   return Role::kState;
 }
 
+// Whether a body returns two matrices beside each other, also if a mask selects
+// them.
+bool MayBeHalves(const Node* retval) {
+  const Output next = WithoutIdentity(InputOf(retval, 0));
+  if (next.node == nullptr) return false;
+  if (IsConcatenation(next.node)) return true;
+  const std::string& op = next.node->type_string();
+  if (op != "Select" && op != "SelectV2") return false;
+  const auto is_concatenation = [&](int input) {
+    const Output selected = WithoutIdentity(InputOf(next.node, input));
+    return selected.node != nullptr && IsConcatenation(selected.node);
+  };
+  return is_concatenation(1) || is_concatenation(2);
+}
+
+// Adds the halves of variables to the variables of a loop.
+// halves: by variable, as for Values.
+void AddHalves(const std::vector<int>& halves, Loop* loop) {
+  for (size_t i = 0; i < halves.size(); ++i) {
+    if (halves[i] < 0) continue;
+    if (loop->variables[i].role == Role::kState) {
+      loop->variables[i].role = Role::kHalves;
+      loop->variables[i].halves = halves[i];
+    }
+    Variable half;
+    half.role = Role::kHalf;
+    half.whole = static_cast<int>(i);
+    loop->variables.insert(loop->variables.end(), 2, half);
+  }
+}
+
 // The n of min(n, max(1, n)), or the output itself. TensorFlow 1 limits its
 // loops so.
 Output WithoutBounds(const Output& output) {
@@ -261,6 +286,18 @@ absl::Status Instantiate(const tensorflow::FunctionDef& function,
                                              body);
 }
 
+bool HaveEqualAttributes(const Node* a, const Node* b) {
+  for (const auto& [name, value] : a->attrs()) {
+    const tensorflow::AttrValue* const other = b->attrs().Find(name);
+    const bool is_private = !name.empty() && name[0] == '_';
+    if (!is_private &&
+        (other == nullptr || !tensorflow::AreAttrValuesEqual(value, *other))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool AreEqual(const Output& a, const Output& b) {
   return AreEqual(a, b, kMaxDepth);
 }
@@ -286,9 +323,17 @@ bool IsZero(const Output& output) {
 }
 
 PartialTensorShape ShapeOfVariable(int index, const Loop& loop) {
+  if (loop.variables[index].role == Role::kHalf) {
+    const auto whole = ShapeOfVariable(loop.variables[index].whole, loop);
+    if (whole.dims() != 2) return PartialTensorShape();
+    const int64_t columns = whole.dim_size(1);
+    return PartialTensorShape(
+        {whole.dim_size(0), columns < 0 ? columns : columns / 2});
+  }
   const PartialTensorShape shape = ShapeInList(loop.node, index);
   // A state may have another shape after the first step.
-  return shape.unknown_rank() && loop.variables[index].role != Role::kState
+  const Role role = loop.variables[index].role;
+  return shape.unknown_rank() && role != Role::kState && role != Role::kHalves
              ? ShapeOfOutput(loop.variables[index].initial, kMaxDepth)
              : shape;
 }
@@ -319,11 +364,15 @@ absl::Status ReadLoop(const Node* node,
     return absl::InvalidArgumentError("its body does not fit its variables");
   }
   std::vector<bool> is_invariant;
+  std::vector<int> halves;
+  int num_variables = static_cast<int>(size);
   for (size_t i = 0; i < size; ++i) {
-    is_invariant.push_back(VariableOf(loop->body->ret_nodes[i]) ==
-                           static_cast<int>(i));
+    const Node* const next = loop->body->ret_nodes[i];
+    is_invariant.push_back(VariableOf(next) == static_cast<int>(i));
+    halves.push_back(MayBeHalves(next) ? num_variables : -1);
+    if (halves.back() >= 0) num_variables += 2;
   }
-  loop->values = std::make_unique<Values>(is_invariant);
+  loop->values = std::make_unique<Values>(is_invariant, halves);
   for (size_t i = 0; i < size; ++i) {
     const int index = static_cast<int>(i);
     Variable variable;
@@ -340,7 +389,8 @@ absl::Status ReadLoop(const Node* node,
     }
     loop->variables.push_back(variable);
   }
-  Values conditions(is_invariant);
+  AddHalves(halves, loop);
+  Values conditions(is_invariant, /*halves=*/{});
   const Output source = InputOf(condition->ret_nodes[0], 0);
   return source.node == nullptr
              ? absl::InvalidArgumentError("it has no condition")

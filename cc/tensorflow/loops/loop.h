@@ -25,7 +25,15 @@ namespace tf_rnn_ops {
 struct Output {
   const tensorflow::Node* node = nullptr;
   int index = 0;
+
+  friend bool operator==(const Output& a, const Output& b) {
+    return a.node == b.node && a.index == b.index;
+  }
 };
+
+// Whether a node has the attributes of another of the same op, except those
+// that only tell about it.
+bool HaveEqualAttributes(const tensorflow::Node* a, const tensorflow::Node* b);
 
 // Whether two outputs have the same value, as far as the graph shows.
 bool AreEqual(const Output& a, const Output& b);
@@ -39,6 +47,8 @@ enum class Role {
   kCounter,     // the number of the step
   kInputList,   // a tensor list that is read at each step; no step changes it
   kOutputList,  // a tensor list into which each step writes
+  kHalves,      // two states beside each other
+  kHalf,        // one of them; it is no variable of the While
   kState,       // anything else
 };
 
@@ -46,6 +56,8 @@ struct Variable {
   Output initial;               // before the first step
   const Value* next = nullptr;  // after a step
   Role role = Role::kState;
+  int halves = -1;  // of kHalves: the first
+  int whole = -1;   // of kHalf
 };
 
 // A number of steps: a variable that no step changes, or a constant.
@@ -58,7 +70,7 @@ struct Loop {
   const tensorflow::Node* node = nullptr;  // the While
   std::unique_ptr<tensorflow::FunctionBody> body;
   std::unique_ptr<Values> values;
-  std::vector<Variable> variables;
+  std::vector<Variable> variables;  // those of the While, then halves
   // The loop ends at the least of these, which differ as far as is known.
   std::vector<Limit> limits;
 };

@@ -158,9 +158,7 @@ bool MayBeVector(const Value* value, const Loop& loop) {
 
 // Whether a value consists of the columns of two matrices.
 bool IsConcatenation(const Value* value) {
-  if (value->op != "ConcatV2" || value->inputs.size() != 3) return false;
-  const Node* const axis = value->inputs[2]->node;
-  return IsInteger(axis, 1) || IsInteger(axis, -1);
+  return value->op == "ConcatV2" && tf_rnn_ops::IsConcatenation(value->node);
 }
 
 // Appends the terms of which a value, or its columns, is the sum. Returns
@@ -633,7 +631,9 @@ absl::Status Recognizer::FindStates() {
   for (size_t i = 0; i < loop_.variables.size(); ++i) {
     const Variable& variable = loop_.variables[i];
     const int index = static_cast<int>(i);
-    if (variable.role != Role::kState || index == layer_->last_output) continue;
+    const bool is_state =
+        variable.role == Role::kState || variable.role == Role::kHalves;
+    if (!is_state || index == layer_->last_output) continue;
     const Value* next = variable.next;
     if (mask_ != nullptr && next == output_) {
       if (layer_->last_output >= 0) return NotUnderstood("it has more states");
@@ -647,7 +647,14 @@ absl::Status Recognizer::FindStates() {
       if (!is_kept) return NotUnderstood("its mask does not keep its states");
       next = next->inputs[1];
     }
-    states_[index] = next;
+    if (variable.role == Role::kState) {
+      states_[index] = next;
+    } else if (IsConcatenation(next)) {
+      states_[variable.halves] = next->inputs[0];
+      states_[variable.halves + 1] = next->inputs[1];
+    } else {
+      return NotUnderstood("its mask does not keep its states");
+    }
   }
   if (layer_->last_output >= 0 &&
       loop_.variables[layer_->last_output].next != output_) {
@@ -727,6 +734,15 @@ absl::Status Recognizer::WhyNoCell() const {
 }
 
 }  // namespace
+
+int64_t NumColumnsOf(const Piece& piece, const Loop& loop) {
+  const auto shape = ShapeOf(*piece.whole, loop);
+  const int64_t cols = shape.dims() == 2 ? shape.dim_size(1) : -1;
+  if (!piece.columns.has_value() || cols < 0) return cols;
+  const auto& columns = *piece.columns;
+  if (columns.count > 0) return cols / columns.count;
+  return (columns.end > 0 ? columns.end : cols) - columns.begin;
+}
 
 absl::Status RecognizeLayer(const Loop& loop, RecurrentLayer* layer) {
   for (const Node* node : loop.body->graph->op_nodes()) {

@@ -3,6 +3,7 @@
 #ifndef TF_RNN_OPS_CC_TENSORFLOW_LOOPS_RECURRENT_LAYER_H_
 #define TF_RNN_OPS_CC_TENSORFLOW_LOOPS_RECURRENT_LAYER_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,6 +65,9 @@ struct RecurrentLayer {
   bool returns_sequences = false;  // or the list has only the last output
   bool zeroes_masked_outputs = false;
 };
+
+// The number of columns of a matrix, or -1 if it is not known.
+int64_t NumColumnsOf(const Piece& piece, const Loop& loop);
 
 // Recognizes a layer. An error tells what is not understood.
 absl::Status RecognizeLayer(const Loop& loop, RecurrentLayer* layer);

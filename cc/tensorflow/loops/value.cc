@@ -129,6 +129,20 @@ std::optional<Columns> ColumnsOfSlice(const Node* node) {
                                   : std::nullopt;
 }
 
+// The columns that a Slice takes: [:, begin:begin + size].
+std::optional<Columns> ColumnsOfPlainSlice(const Node* node) {
+  const std::vector<int64_t> begin = IntegersOf(InputOf(node, 1));
+  const std::vector<int64_t> size = IntegersOf(InputOf(node, 2));
+  if (begin.size() != 2 || size.size() != 2 || begin[0] != 0 || size[0] != -1 ||
+      begin[1] < 0 || size[1] <= 0) {
+    return std::nullopt;
+  }
+  Columns columns;
+  columns.begin = begin[1];
+  columns.end = begin[1] + size[1];
+  return columns;
+}
+
 // Whether a node repeats each row of a matrix of one column, or nothing.
 bool RepeatsColumn(const Node* node) {
   const std::vector<int64_t> multiples = IntegersOf(InputOf(node, 1));
@@ -160,6 +174,42 @@ bool IsOnesLike(const Value* value, const Value* other) {
 }
 
 }  // namespace
+
+std::optional<Columns> ColumnsOf(const Node* node, int output) {
+  const std::string& op = node->type_string();
+  std::optional<Columns> columns;
+  if (op == "Split" || op == "SplitV") {
+    columns = ColumnsOfSplit(node, output);
+  } else if (op == "StridedSlice") {
+    columns = ColumnsOfSlice(node);
+  } else if (op == "Slice") {
+    columns = ColumnsOfPlainSlice(node);
+  }
+  constexpr int64_t kMaxColumn = std::numeric_limits<int32_t>::max();
+  return columns.has_value() && columns->begin <= kMaxColumn &&
+                 columns->end <= kMaxColumn
+             ? columns
+             : std::nullopt;
+}
+
+int InputOfColumns(const Node* node) {
+  return node->type_string() == "Split" ? 1 : 0;
+}
+
+int HalfOf(const Columns& columns, int64_t* width) {
+  if (columns.axis == 0) return -1;
+  const bool is_part = columns.count == 2;
+  const int64_t own_width =
+      is_part ? -1
+              : (columns.end > 0 ? columns.end - columns.begin : columns.begin);
+  // One column may be that of all units.
+  const bool is_half =
+      is_part || (columns.count == 0 && own_width > 1 &&
+                  (columns.begin == 0 || columns.begin == own_width));
+  if (!is_half || (*width != 0 && *width != own_width)) return -1;
+  *width = own_width;
+  return static_cast<int>(is_part ? columns.index : columns.begin / own_width);
+}
 
 std::optional<Tensor> ConstantOf(const Node* node) {
   while (node != nullptr && (PassesInput(node) || IsMaximumOfScalar(node))) {
@@ -197,6 +247,14 @@ std::vector<int64_t> IntegersOf(const Node* node) {
 
 bool IsInteger(const Node* node, int64_t integer) {
   return IntegersOf(node) == std::vector<int64_t>{integer};
+}
+
+bool IsConcatenation(const Node* node) {
+  if (node->type_string() != "ConcatV2" || node->num_inputs() != 3) {
+    return false;
+  }
+  const Node* const axis = InputOf(node, 2);
+  return IsInteger(axis, 1) || IsInteger(axis, -1);
 }
 
 bool IsVariable(const Value* value, int index) {
@@ -270,19 +328,12 @@ const Value* Values::Make(const Node* node, int output) {
     value.is_invariant &= value.inputs.back()->is_invariant;
   }
   if (op == "Tile" && RepeatsColumn(node)) return value.inputs[0];
-  std::optional<Columns> columns;
-  if (op == "Split" || op == "SplitV") {
-    columns = ColumnsOfSplit(node, output);
-  } else if (op == "StridedSlice") {
-    columns = ColumnsOfSlice(node);
-  }
-  constexpr int64_t kMaxColumn = std::numeric_limits<int32_t>::max();
-  if (columns.has_value() && columns->begin <= kMaxColumn &&
-      columns->end <= kMaxColumn) {
+  if (const auto columns = ColumnsOf(node, output)) {
     value.op = "columns";
     value.columns = *columns;
-    value.inputs = {value.inputs[op == "Split" ? 1 : 0]};
-    return Unique(value);
+    value.inputs = {value.inputs[InputOfColumns(node)]};
+    const Value* const half = OfHalf(value);
+    return half != nullptr ? half : Unique(value);
   }
   // Keras 2 multiplies by a dropout mask of ones in inference.
   for (int i = 0; i < 2 && op == "Mul"; ++i) {
@@ -312,6 +363,22 @@ const Value* Values::Make(const Node* node, int output) {
   if (IsUnary(op) || is_select) return Unique(value);
   // Of an unknown op, only the output of the same node is equal.
   return Unique(value, absl::StrCat(node->id()));
+}
+
+// The value of columns as a variable, if they are half of one.
+const Value* Values::OfHalf(const Value& columns) {
+  const Value& whole = *columns.inputs[0];
+  const bool may_be_half = whole.op == "variable" &&
+                           whole.variable < static_cast<int>(halves_.size()) &&
+                           halves_[whole.variable] >= 0;
+  const int half =
+      may_be_half ? HalfOf(columns.columns, &widths_[whole.variable]) : -1;
+  if (half < 0) return nullptr;
+  Value value;
+  value.op = "variable";
+  value.variable = halves_[whole.variable] + half;
+  value.node = whole.node;
+  return variables_[value.variable] = Unique(value);
 }
 
 // Not a >= b, as b > a.

@@ -28,6 +28,16 @@ struct Columns {
   int64_t end = 0;
 };
 
+// The columns that an output of a node takes of its input `InputOfColumns`.
+// None if it takes something else.
+std::optional<Columns> ColumnsOf(const tensorflow::Node* node, int output);
+int InputOfColumns(const tensorflow::Node* node);
+
+// Which half of a state [c, h] columns are, or -1. All columns that are halves
+// of one state must have the same `*width`, which is 0 at first: a step adds
+// and multiplies values with the columns of c, so there are as many of each.
+int HalfOf(const Columns& columns, int64_t* width);
+
 // The value of an output of a node, in each step.
 struct Value {
   // One of the names below, or the op of a node that is not understood.
@@ -64,6 +74,9 @@ bool IsInteger(const tensorflow::Node* node, int64_t integer);
 // The floating-point number of a constant with one. None if it is not one.
 std::optional<double> NumberOf(const Value* value);
 
+// Whether a node puts the columns of two matrices beside each other.
+bool IsConcatenation(const tensorflow::Node* node);
+
 // Whether a value is that of a variable of the loop before the step.
 bool IsVariable(const Value* value, int index);
 
@@ -71,22 +84,28 @@ bool IsVariable(const Value* value, int index);
 class Values {
  public:
   // is_invariant[i]: whether no step changes variable i.
-  explicit Values(std::vector<bool> is_invariant)
-      : is_invariant_(std::move(is_invariant)) {}
+  // halves[i]: the first of two more variables, the halves of variable i, or -1
+  Values(std::vector<bool> is_invariant, std::vector<int> halves)
+      : is_invariant_(std::move(is_invariant)),
+        halves_(std::move(halves)),
+        widths_(halves_.size()) {}
 
   // The value of an output of a node in the graph, which has no cycles.
   const Value* Of(const tensorflow::Node* node, int output);
 
-  // The value of a variable before the step. It must have been found.
+  // The value of a variable before the step. Null if no step uses it.
   const Value* OfVariable(int index) const;
 
  private:
   const Value* Make(const tensorflow::Node* node, int output);
+  const Value* OfHalf(const Value& columns);
   const Value* OfInput(const tensorflow::Node* node, int input);
   const Value* Negation(Value comparison);
   const Value* Unique(Value value, const std::string& attributes = "");
 
   std::vector<bool> is_invariant_;
+  std::vector<int> halves_;
+  std::vector<int64_t> widths_;  // of the halves, see HalfOf
   std::map<std::pair<const tensorflow::Node*, int>, const Value*> known_;
   std::map<std::string, std::unique_ptr<Value>> values_;
   std::map<int, const Value*> variables_;
