@@ -5,6 +5,7 @@ import functools
 import os
 import pathlib
 import tempfile
+import warnings
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # is not public
+from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
 
 import tf_rnn_ops
 from tf_rnn_ops import _graphs, _loop_check
@@ -661,6 +663,339 @@ def test_gradients_in_graphs_of_tensorflow_1(control_flow):
     check_graph(graph, names, [inputs().numpy(), LENGTHS], loops=None)
 
 
+# ---------------------------------------------------------------- unrolled layers
+
+
+STEPS = 5
+
+
+UNROLLED_CASES = [
+    (kind, name, options)
+    for kind, name, options in CASES
+    if name.removeprefix("reset before, ")
+    in ("plain", "sequences", "states", "backwards", "no bias", "implementation 1", "implementation 2", "dropout")
+    or name in ("float64", "bfloat16", "relu")
+]
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize(
+    ("kind", "name", "options"), UNROLLED_CASES, ids=[f"{kind}, {name}" for kind, name, _ in UNROLLED_CASES]
+)
+@of_each_keras
+def test_unrolled_layers_run_on_the_op(package, kind, name, options, batch):
+    layer = make(KERAS[package], kind, {**options, "unroll": True}, time=TIME)
+    # Keras 2 with recurrent dropout multiplies each state by ones of the shape of the first, in inference.
+    loops = (0, 1) if package == "Keras 2" and "dropout" in options else (1, 0)
+    check_layer(layer, inputs(layer.compute_dtype, batch), loops=loops, time=TIME)
+
+
+@of_each_keras
+def test_stacked_unrolled_layers(package):
+    layers = KERAS[package].layers
+    model = KERAS[package].Sequential(
+        [
+            layers.Bidirectional(layers.LSTM(UNITS, return_sequences=True, unroll=True)),
+            layers.GRU(UNITS, return_sequences=True, unroll=True),
+            layers.SimpleRNN(UNITS, unroll=True),
+            layers.Dense(UNITS),
+        ]
+    )
+    model(inputs())
+    check_layer(model, inputs(), loops=(4, 0), time=TIME)
+
+
+@of_each_keras
+def test_unrolled_layers_that_are_called_twice(package):
+    layer = make(KERAS[package], "LSTM", {"unroll": True}, time=TIME)
+
+    def both(x, mask=None):
+        return layer(x) - layer(-x)
+
+    expected = traced(both, inputs(), time=TIME)(inputs())
+    found, actual = accelerated(traced(both, inputs(), time=TIME), inputs())
+    assert found == (2, 0)
+    check(actual, expected)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@of_each_keras
+def test_unrolled_layers_with_masks_stay(package, kind):
+    layer = make(KERAS[package], kind, {"return_sequences": True, "unroll": True}, time=TIME)
+    check_layer(layer, inputs(), MASKS["gaps"], loops=(0, 1), time=TIME)
+
+
+def graph_of_static_rnn(cell, bidirectional=False):
+    """Returns the graph of a `static_rnn`, and the names of its inputs and outputs."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [None, STEPS, FEATURES])
+        steps = tf.unstack(x, axis=1)
+        if bidirectional:
+            outputs, *states = v1.nn.static_bidirectional_rnn(cell(), cell(), steps, dtype=tf.float32)
+        else:
+            outputs, states = v1.nn.static_rnn(cell(), steps, dtype=tf.float32)
+        outputs = [tf.stack(outputs, axis=1), outputs[-1], *tf.nest.flatten(states)]
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            names = [each.op.name for each in outputs]
+            frozen = v1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), names)
+    return frozen, ([x.name], [each.name for each in outputs])
+
+
+def cell_of_tensorflow_1(name, **options):
+    """Returns a function that makes a cell of TensorFlow 1."""
+
+    def make_cell():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the cells are deprecated
+            return getattr(rnn_cell_impl, name)(UNITS, **options)
+
+    return make_cell
+
+
+OWN_CELLS = {
+    "LSTMCell": cell_of_tensorflow_1("LSTMCell"),
+    "BasicLSTMCell": cell_of_tensorflow_1("BasicLSTMCell"),
+    "GRUCell": cell_of_tensorflow_1("GRUCell"),
+    "BasicRNNCell": cell_of_tensorflow_1("BasicRNNCell"),
+    "[c, h]": cell_of_tensorflow_1("LSTMCell", state_is_tuple=False),
+    "BasicLSTMCell [c, h]": cell_of_tensorflow_1("BasicLSTMCell", state_is_tuple=False),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", OWN_CELLS)
+def test_static_rnn_of_tensorflow_1(cell, bidirectional, batch):
+    graph, names = graph_of_static_rnn(OWN_CELLS[cell], bidirectional)
+    x = np.random.default_rng(0).standard_normal([batch, STEPS, FEATURES]).astype("float32")
+    check_graph(graph, names, [x], loops=(2, 0) if bidirectional else (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("cell", "loops"),
+    [
+        *((each, (1, 0)) for each in (BlockCell, GRUCellWithStatesFirst, GRUBlockCell, LSTMCellWithoutForgetBias)),
+        *((each, (1, 0)) for each in (JoinedLSTMCell, SlicedLSTMCell)),
+        (MultiCell, (4, 0)),
+        (Clipped, (0, 1)),
+        (PeepholeBlockCell, (0, 1)),
+        (WithDelay, (2, 0)),
+    ],
+)
+def test_static_rnn_of_other_cells(cell, loops):
+    graph, names = graph_of_static_rnn(cell)
+    x = np.random.default_rng(0).standard_normal([2, STEPS, FEATURES]).astype("float32")
+    check_graph(graph, names, [x], loops)
+
+
+class Steps:
+    """Steps of an LSTM, which a subclass may combine in another way."""
+
+    initial = (BATCH, UNITS)
+
+    def __init__(self):
+        self.cells = LSTMCell(), LSTMCell()
+        self.cells[1].kernel = -self.cells[1].kernel
+
+    def __call__(self, x, mask=None):
+        steps = tf.unstack(tf.cast(x, tf.float32), axis=1)
+        zeros = tf.zeros(self.initial) + 0.5
+        return self.outputs(steps, [(zeros, (zeros, zeros))])
+
+    def step(self, x, results, cell=0):
+        results.append(self.cells[cell](x, results[-1][1]))
+
+    def outputs(self, steps, results):
+        for x in steps:
+            self.step(x, results)
+        return [results[-1], tf.stack([each for each, _ in results[1:]])]
+
+
+class LSTMCellOfSums(LSTMCell):
+    """Multiplies x and h by their weights separately, so that a sum may broadcast a state."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_x, self.of_h = (tf.constant(each) for each in np.split(self.kernel.numpy(), [FEATURES]))
+
+    def sum(self, x, h):
+        return x @ self.of_x + h @ self.of_h + self.bias
+
+
+class InitialStatesForAll(Steps):
+    initial = (1, UNITS)
+
+    def __init__(self):
+        self.cells = (LSTMCellOfSums(),)
+
+
+class OtherOrder(Steps):
+    def outputs(self, steps, results):
+        return super().outputs([steps[i] for i in (2, 0, 1, 5, 3, 4)], results)
+
+
+class SliceTwice(Steps):
+    def outputs(self, steps, results):
+        return super().outputs([steps[i] for i in (0, 1, 1, 2)], results)
+
+
+class SameSlice(Steps):
+    """All steps read the same."""
+
+    def outputs(self, steps, results):
+        return super().outputs([steps[0]] * 4, results)
+
+
+class TwoSteps(Steps):
+    def outputs(self, steps, results):
+        return super().outputs(steps[:2], results)
+
+
+class OtherWeights(Steps):
+    """The first steps are a layer; the last is alone."""
+
+    def outputs(self, steps, results):
+        for i, x in enumerate(steps):
+            self.step(x, results, cell=int(i == TIME - 1))
+        return results[-1]
+
+
+class OtherWeightsWithin(Steps):
+    def outputs(self, steps, results):
+        for i, x in enumerate(steps):
+            self.step(x, results, cell=int(i == 2))
+        return results[-1]
+
+
+class StateElsewhere(Steps):
+    def outputs(self, steps, results):
+        super().outputs(steps, results)
+        return [results[-1], results[3]]
+
+
+class GateElsewhere(Steps):
+    def outputs(self, steps, results):
+        super().outputs(steps, results)
+        return [results[-1], tf.tanh(results[3][1][0])]
+
+
+class Skipping(Steps):
+    """The last step continues an earlier one."""
+
+    def outputs(self, steps, results):
+        super().outputs(steps[:-1], results)
+        results.append(results[2])
+        self.step(steps[-1], results)
+        return results[-1]
+
+
+class Feedback(Steps):
+    """A step reads the output of the step before the last."""
+
+    def outputs(self, steps, results):
+        for i, x in enumerate(steps):
+            self.step(x + results[-2][0][:, :FEATURES] if i > 1 else x, results)
+        return results[-1]
+
+
+class FeedbackOnce(Steps):
+    def outputs(self, steps, results):
+        for i, x in enumerate(steps):
+            self.step(x + results[1][0][:, :FEATURES] if i == 4 else x, results)
+        return results[-1]
+
+
+class Decoder(Steps):
+    """Each step reads what is computed from the output of the last."""
+
+    def outputs(self, steps, results):
+        for i in range(4):
+            self.step(tf.nn.relu(results[-1][0][:, :FEATURES]) if i else steps[0], results)
+        return results[-1]
+
+
+class Exchange(Steps):
+    """Two layers of two steps, each of which reads the other's first output: only one of them can be one node."""
+
+    def outputs(self, steps, results):
+        others = list(results)
+        self.step(steps[0], results)
+        self.step(steps[1], others, cell=1)
+        first, second = results[-1][0], others[-1][0]
+        self.step(second[:, :FEATURES], results)
+        self.step(first[:, :FEATURES], others, cell=1)
+        return [results[-1], others[-1]]
+
+
+class Swap(Steps):
+    """h and c change places after a step."""
+
+    def step(self, x, results, cell=0):
+        y, (c, h) = self.cells[cell](x, results[-1][1])
+        results.append((y, (h, c)))
+
+
+class OtherStep(Steps):
+    """One step computes something else."""
+
+    def outputs(self, steps, results):
+        for i, x in enumerate(steps):
+            self.step(x, results)
+            if i == 2:
+                y, (c, h) = results[-1]
+                results[-1] = y, (c, -h)
+        return results[-1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "loops"),
+    [
+        (Steps, (1, 0)),
+        (InitialStatesForAll, (1, 0)),
+        (OtherOrder, (1, 0)),
+        (SliceTwice, (1, 0)),
+        (SameSlice, (0, 0)),
+        (TwoSteps, (1, 0)),
+        (OtherWeights, (1, 0)),
+        (OtherWeightsWithin, None),
+        (StateElsewhere, None),
+        (GateElsewhere, (0, 1)),
+        (Skipping, None),
+        (Feedback, None),
+        (FeedbackOnce, (0, 1)),
+        (Decoder, None),
+        (Exchange, None),
+        (Swap, None),
+        (OtherStep, None),
+    ],
+)
+def test_steps_without_a_loop(steps, loops):
+    function = traced(steps(), inputs(), time=TIME, batch=BATCH)
+    graph, names = frozen(function)
+    check_graph(graph, names, [inputs().numpy()], loops)
+    expected = function(inputs())
+    found, actual = accelerated(traced(steps(), inputs(), time=TIME, batch=BATCH), inputs())
+    assert found == loops or loops is None
+    check(actual, expected)
+
+
+@of_each_keras
+def test_gradients_of_unrolled_layers(package):
+    layer = make(KERAS[package], "LSTM", {"return_sequences": True, "unroll": True}, time=TIME)
+    variables = layer.trainable_variables
+    variables = variables if package == "Keras 2" else [each.value for each in variables]
+
+    def run():
+        return outputs_and_gradients(lambda: traced(layer, inputs(), time=TIME)(inputs()), variables)
+
+    expected = run()
+    found, actual = accelerated(run)
+    assert found[0] == 0
+    check(actual, expected)
+
+
 # ---------------------------------------------------------------- what stays
 
 
@@ -952,6 +1287,25 @@ def test_converted_saved_models_can_be_trained(saved, tmp_path):
     check(actual, expected)
 
 
+@of_each_keras
+def test_converted_models_of_unrolled_layers(package, tmp_path):
+    layers = KERAS[package].layers
+    model = KERAS[package].Sequential(
+        [
+            KERAS[package].Input([TIME], dtype="int32"),
+            layers.Embedding(20, FEATURES),
+            layers.LSTM(UNITS, return_sequences=True, unroll=True),
+            layers.GRU(UNITS, unroll=True),
+        ]
+    )
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    model.save(old, save_format="tf") if package == "Keras 2" else model.export(old, verbose=False)
+    conversion = tf_rnn_ops.convert(old, new)
+    assert {(each.layer, each.why_not) for each in conversion} == {("LSTM", ""), ("GRU", "")}
+    expected, actual = (gradients_of_saved_model(each, package) for each in (old, new))
+    check(actual, expected)
+
+
 def test_conversions_print_a_table(saved, tmp_path):
     _, folder = saved
     finished = processes.run_python("-m", "tf_rnn_ops", "convert", folder, str(tmp_path / "new"))
@@ -1116,9 +1470,11 @@ def frozen_layer(package, kind, with_mask):
         cell = OF_TENSORFLOW_1[kind]
         graph, names = graph_of_tensorflow_1(cell, 1, {"sequence_length": 0} if with_mask else {})
         return graph.SerializeToString(), (names[0] if with_mask else names[0][:1], names[1])
-    layer = make(KERAS[package], kind, {"return_sequences": True, "return_state": True})
+    kind, is_unrolled = kind.removeprefix("unrolled "), kind.startswith("unrolled ")
+    options = {"return_sequences": True, "return_state": True, "unroll": is_unrolled}
+    layer = make(KERAS[package], kind, options, time=TIME)
     mask = MASKS["gaps"] if with_mask else None
-    graph, names = frozen(traced(layer, inputs(), mask))
+    graph, names = frozen(traced(layer, inputs(), mask, time=TIME if is_unrolled else None))
     return graph.SerializeToString(), names
 
 
@@ -1154,6 +1510,7 @@ CHANGED = [
         for with_mask in (False, True)
     ),
     *(("TensorFlow 1", kind, with_mask) for kind in OF_TENSORFLOW_1 for with_mask in (False, True)),
+    *(("Keras 3", f"unrolled {kind}", False) for kind in ("LSTM", "GRU", "SimpleRNN")),
 ]
 
 

@@ -75,7 +75,8 @@ class Conversion(tuple[LoopConversion, ...]):
 def convert(source: Any, output: Any = None, *, weight_format: str | None = None) -> Conversion:
     """Writes a SavedModel or frozen graph again, with the op `KerasRNN` in place of its LSTMs, GRUs and SimpleRNNs.
 
-    Keras 2 and 3 write each such layer as a loop over the steps, as does `dynamic_rnn` of TensorFlow 1. A loop is
+    Keras 2 and 3 write each such layer as a loop over the steps, as does `dynamic_rnn` of TensorFlow 1. With
+    `unroll=True` and in `static_rnn`, the steps follow each other without a loop, and count as one. A loop is
     replaced if each node of its step is understood, and if the op has the results of the loop for random inputs,
     weights, states and masks, which `convert` compares. The results of the new model are those of the old one up to
     rounding. It runs in each program that loads the op library, also without Python, and can be trained as before where

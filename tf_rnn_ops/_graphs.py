@@ -14,11 +14,12 @@ def accelerate_graphs(enable: bool = True) -> None:
     """Runs the LSTM, GRU and SimpleRNN layers in graphs on the op `KerasRNN`, without changes to the graphs.
 
     Keras 2 and 3 write each such layer as a loop over the steps, as does `dynamic_rnn` of TensorFlow 1: into a
-    SavedModel or frozen graph, or into the graph of a `tf.function`. Before TensorFlow runs a graph or function for the
-    first time, each loop that is recognized is replaced by the op, in memory. A loop is replaced only if every node of
-    its step is understood: an LSTM, a GRU or a SimpleRNN, with masks, states, `go_backwards`
-    and the activations of the op, in inference. Everything else stays as it is, and so do loops whose gradients are
-    wanted. The results are those of the loop up to rounding.
+    SavedModel or frozen graph, or into the graph of a `tf.function`. With `unroll=True` and in `static_rnn`, the steps
+    follow each other without a loop, and count as one. Before TensorFlow runs a graph or function for the first time,
+    each loop that is recognized is replaced by the op, in memory. A loop is replaced only if every node of its step is
+    understood: an LSTM, a GRU or a SimpleRNN, with masks, states, `go_backwards` and the activations of the op, in
+    inference. Everything else stays as it is, and so do loops whose gradients are wanted. The results are those of the
+    loop up to rounding.
 
     Call it before the graphs first run: TensorFlow keeps functions that have run, and each session keeps its graph. If
     TensorFlow sees a GPU, nothing is replaced.

@@ -13,6 +13,8 @@ _TOLERANCES = {tf.float64: 1e-9, tf.float32: 1e-4, tf.float16: 2e-2, tf.bfloat16
 # (time, batch) of each comparison, where the graph does not determine them.
 _SIZES = ((7, 3), (1, 1))
 _MAX_ELEMENTS = 1 << 26
+# The attribute of a loop with the function that computes what it does by the steps of the graph, which has no loop.
+_STEPS = "_tf_rnn_ops_steps"
 
 
 class Sizes(NamedTuple):
@@ -80,7 +82,7 @@ class _Check:
 
     def _add_functions(self, layer: Any) -> None:
         """Adds the layer, and the functions of the loop, which call no others."""
-        names = {self._loop.attr[name].func.name for name in ("body", "cond")}
+        names = {self._loop.attr[name].func.name for name in ("body", "cond", _STEPS) if name in self._loop.attr}
         self._graph.library.function.extend([layer, *(self._library[name] for name in names)])
 
     def _add(self, op: str, inputs: Sequence[str] = (), **attributes: Any) -> str:
@@ -106,20 +108,14 @@ class _Check:
         """Adds the loop and the layer, and yields the names of the tensors that must be equal."""
         types = [tf.as_dtype(each) for each in self._loop.attr["T"].list.type]
         loop_inputs, layer_inputs = zip(*map(self._inputs, range(len(types))), strict=True)
-        loop = self._graph.node.add(name="loop", op=self._loop.op, input=loop_inputs)
-        for name in ("T", "cond", "body", "output_shapes", "parallel_iterations"):
-            if name in self._loop.attr:
-                loop.attr[name].CopyFrom(self._loop.attr[name])
         signature = layer.signature
-        attributes = {
-            "Tin": _AttrValue(list=_AttrValue.ListValue(type=[each.type for each in signature.input_arg])),
-            "Tout": _AttrValue(list=_AttrValue.ListValue(type=[each.type for each in signature.output_arg])),
-            "f": _AttrValue(),
-        }
-        attributes["f"].func.name = signature.name
-        call = self._add("StatefulPartitionedCall", layer_inputs, **attributes)
+        results = [tf.as_dtype(each.type) for each in signature.output_arg]
+        call = self._call(
+            signature.name, layer_inputs, [tf.as_dtype(each.type) for each in signature.input_arg], results
+        )
+        loop = self._add_loop(loop_inputs, types)
         for i, (role, dtype) in enumerate(zip(self._roles, types, strict=True)):
-            pair = f"{call}:{i}", f"loop:{i}"
+            pair = f"{call}:{i}", f"{loop}:{i}"
             if role in ("inputs", "mask", "outputs"):
                 items = tf.as_dtype(self._source(i).attr["element_dtype"].type)
                 pair = self._stack(pair[0], items), self._stack(pair[1], items)
@@ -127,6 +123,26 @@ class _Check:
                 yield f"{call}:{len(types)}", pair[1]
             if dtype != tf.resource:
                 yield pair
+
+    def _call(self, name: str, inputs: Sequence[str], inputs_types: list[tf.DType], types: list[tf.DType]) -> str:
+        """Adds a call of a function, and returns its name."""
+
+        def list_of(dtypes: list[tf.DType]) -> Any:
+            return _AttrValue(list=_AttrValue.ListValue(type=[each.as_datatype_enum for each in dtypes]))
+
+        function = _AttrValue()
+        function.func.name = name
+        return self._add("StatefulPartitionedCall", inputs, Tin=list_of(inputs_types), Tout=list_of(types), f=function)
+
+    def _add_loop(self, inputs: Sequence[str], types: list[tf.DType]) -> str:
+        """Adds the loop, or the steps of the graph that it stands for, and returns its name."""
+        if _STEPS in self._loop.attr:
+            return self._call(self._loop.attr[_STEPS].func.name, inputs, types, types)
+        loop = self._graph.node.add(name="loop", op=self._loop.op, input=inputs)
+        for name in ("T", "cond", "body", "output_shapes", "parallel_iterations"):
+            if name in self._loop.attr:
+                loop.attr[name].CopyFrom(self._loop.attr[name])
+        return str(loop.name)
 
     def _stack(self, items: str, dtype: tf.DType) -> str:
         """Adds the tensor of a tensor list, and returns its name."""

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/tensorflow/loops/chain.h"
 #include "cc/tensorflow/loops/function_builder.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
@@ -50,6 +51,7 @@ class Builder : private FunctionBuilder {
   NodeOut MatrixAs(const Value* value);
   NodeOut NumColumns(const NodeOut& matrix);
   NodeOut StateBefore(int index);
+  NodeOut InitialState(const Cell& cell, int index);
   Node* Op(const Cell& cell, const NodeOut& sequences, const NodeOut& mask);
   std::vector<Node*> Ops();
   NodeOut ListOf(const NodeOut& tensor);
@@ -371,6 +373,22 @@ NodeOut Builder::StateBefore(int index) {
   return NodeOut(halves, index - loop_.variables[whole].halves);
 }
 
+// A state before the first step, [batch, units]. Without a loop, the steps may
+// also begin with one that a sum broadcasts.
+NodeOut Builder::InitialState(const Cell& cell, int index) {
+  if (loop_.node->attrs().Find(kStepsAttribute) == nullptr) {
+    return StateBefore(index);
+  }
+  // From the shape [time, batch, features].
+  const NodeOut batch =
+      Add("StridedSlice", {Add("Shape", {Argument(layer_.inputs)}),
+                           Integers({1}), Integers({2}), Integers({1})});
+  const NodeOut shape = Add("ConcatV2", {}, [&](NodeBuilder* builder) {
+    builder->Input({batch, NumColumns(Argument(cell.h))}).Input(Integer(0));
+  });
+  return Add("BroadcastTo", {Argument(index), shape});
+}
+
 // Adds the op for a cell.
 Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
                   const NodeOut& mask) {
@@ -383,8 +401,8 @@ Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
     kernels.push_back(gate.kernel);
     recurrent_kernels.push_back(gate.recurrent_kernel);
   }
-  const NodeOut initial_h = StateBefore(cell.h);
-  const NodeOut initial_c = StateBefore(cell.c < 0 ? cell.h : cell.c);
+  const NodeOut initial_h = InitialState(cell, cell.h);
+  const NodeOut initial_c = InitialState(cell, cell.c < 0 ? cell.h : cell.c);
   const bool is_last = &cell == &last();
   return Add("TfRnnOps>KerasRNN",
              {sequences, mask, initial_h, initial_c, Join(kernels),

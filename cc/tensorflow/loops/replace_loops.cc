@@ -39,7 +39,7 @@ bool MayHaveLayer(const Graph& graph) {
   for (const Node* node : graph.op_nodes()) {
     if (node->IsWhileNode() && ReadsList(node)) return true;
   }
-  return HasFrame(graph);
+  return HasFrame(graph) || MayHaveChain(graph);
 }
 
 Replacement ReplacementOf(const Loop& loop, const RecurrentLayer& layer) {
@@ -138,14 +138,14 @@ void RenameOutput(const std::set<std::string>& stacks, std::string* reference) {
   }
 }
 
-bool HasLoop(const NodeDefs& nodes) {
+bool MayHaveLayer(const NodeDefs& nodes) {
   for (const NodeDef& node : nodes) {
     if (node.op() == "While" || node.op() == "StatelessWhile" ||
         node.op() == "LoopCond") {
       return true;
     }
   }
-  return false;
+  return MayHaveChain(nodes);
 }
 
 bool IsCompiledByXla(const tensorflow::AttrSlice& attributes) {
@@ -200,6 +200,48 @@ LoopReplacer::Replacements LoopReplacer::Find(
   return replacements;
 }
 
+// Finds layers without loops in a graph that While nodes can replace.
+std::vector<std::unique_ptr<Chain>> LoopReplacer::FindChainsIn(
+    const std::string& name, const Graph& graph) {
+  std::vector<std::unique_ptr<Chain>> chains;
+  if (!MayHaveChain(graph)) return chains;
+  for (auto& chain : FindChains(graph)) {
+    if (chain->why_not().empty()) {
+      chains.push_back(std::move(chain));
+    } else {
+      loops_.push_back({name, chain->name(), "", chain->why_not()});
+    }
+  }
+  return chains;
+}
+
+// Finds how to replace the loops and chains in a function.
+LoopReplacer::Replacements LoopReplacer::FindWithChains(
+    const FunctionDef& function,
+    const std::vector<std::unique_ptr<Chain>>& chains) {
+  // Only the layers get into the library, not the bodies of the loops.
+  tensorflow::FunctionLibraryDefinition library(*library_);
+  FunctionDef with_loops = function;
+  const std::string& name = function.signature().name();
+  absl::Status status;
+  for (const auto& chain : chains) {
+    chain->AddLoop(&with_loops);
+    if (status.ok()) status = chain->AddFunctions(&library);
+  }
+  if (status.ok()) status = library.ReplaceFunction(name, with_loops);
+  std::unique_ptr<tensorflow::FunctionBody> body;
+  if (status.ok()) {
+    status = Instantiate(with_loops, tensorflow::AttrSlice(), library, &body);
+  }
+  if (!status.ok()) {
+    loops_.push_back({name, "", "", std::string(status.message())});
+    return {};
+  }
+  GraphDef definition;
+  if (accept_ != nullptr) *definition.mutable_library() = library.ToProto();
+  return Find(name, *body->graph, library, &definition);
+}
+
 absl::Status LoopReplacer::AddLayers(const Replacements& replacements) {
   for (const auto& [unused, replacement] : replacements) {
     absl::Status status = library_->AddFunctionDef(replacement.layer);
@@ -215,10 +257,15 @@ absl::Status LoopReplacer::ReplaceInFunction(const FunctionDef& function) {
   absl::Status status =
       Instantiate(function, tensorflow::AttrSlice(), *library_, &body);
   if (!status.ok()) return status;
+  const auto chains = FindChainsIn(name, *body->graph);
   const Replacements replacements =
-      Find(name, *body->graph, *library_, nullptr);
+      chains.empty() ? Find(name, *body->graph, *library_, nullptr)
+                     : FindWithChains(function, chains);
   if (replacements.empty()) return absl::OkStatus();
   FunctionDef accelerated = function;
+  for (const auto& chain : chains) {
+    if (replacements.count(chain->name()) > 0) chain->AddLoop(&accelerated);
+  }
   // With it, TensorFlow may replace the function by one for cuDNN, and does not
   // inline it.
   accelerated.mutable_attr()->erase("api_implements");
@@ -254,7 +301,7 @@ void LoopReplacer::ReplaceInFunctions(std::vector<std::string> names) {
     for (const NodeDef& node : function.node_def()) {
       AppendCalled(tensorflow::AttrSlice(node), &names);
     }
-    if (!HasLoop(function.node_def())) continue;
+    if (!MayHaveLayer(function.node_def())) continue;
     const absl::Status status = ReplaceInFunction(function);
     if (!status.ok()) {
       loops_.push_back({name, "", "", std::string(status.message())});
@@ -266,31 +313,47 @@ void LoopReplacer::ReplaceInFunctions(std::vector<std::string> names) {
 absl::Status LoopReplacer::ReplaceInNodes(const std::string& name,
                                           const Graph& graph, bool* has_changed,
                                           GraphDef* definition) {
+  const auto chains = FindChainsIn(name, graph);
+  const bool has_frame = HasFrame(graph);
   Replacements replacements;
-  if (HasFrame(graph)) {
-    // Only the layers get into the graph, not the bodies of its frames.
+  if (has_frame || !chains.empty()) {
+    // Only the layers get into the graph, not the bodies of the loops.
     tensorflow::FunctionLibraryDefinition library(*library_);
     std::vector<std::pair<std::string, std::string>> others;
-    GraphDef without_frames = *definition;
-    ReplaceFrames(
-        graph, [](const std::string&) { return true; }, &without_frames,
-        &library, &others);
+    GraphDef with_loops = *definition;
+    if (has_frame) {
+      ReplaceFrames(
+          graph, [](const std::string&) { return true; }, &with_loops, &library,
+          &others);
+    }
     for (const auto& [loop, why_not] : others) {
       loops_.push_back({name, loop, "", why_not});
     }
-    *without_frames.mutable_library() = library.ToProto();
+    absl::Status status;
+    for (const auto& chain : chains) {
+      chain->AddLoop(&with_loops);
+      if (status.ok()) status = chain->AddFunctions(&library);
+    }
+    *with_loops.mutable_library() = library.ToProto();
     Graph functional(library);
-    const absl::Status status = tensorflow::ConvertGraphDefToGraph(
-        GraphOptions(), without_frames, &functional);
+    if (status.ok()) {
+      status = tensorflow::ConvertGraphDefToGraph(GraphOptions(), with_loops,
+                                                  &functional);
+    }
     if (!status.ok()) {
       loops_.push_back({name, "", "", std::string(status.message())});
       return absl::OkStatus();
     }
-    replacements = Find(name, functional, library, &without_frames);
-    ReplaceFrames(
-        graph,
-        [&](const std::string& loop) { return replacements.count(loop) > 0; },
-        definition, &library, &others);
+    replacements = Find(name, functional, library, &with_loops);
+    const auto is_wanted = [&](const std::string& loop) {
+      return replacements.count(loop) > 0;
+    };
+    if (has_frame) {
+      ReplaceFrames(graph, is_wanted, definition, &library, &others);
+    }
+    for (const auto& chain : chains) {
+      if (is_wanted(chain->name())) chain->AddLoop(definition);
+    }
   } else {
     replacements = Find(name, graph, *library_, nullptr);
   }
@@ -344,7 +407,7 @@ absl::Status LoopReplacer::ReplaceInGraphDef(GraphDef* graph) {
     if (inner.count(name) == 0) names.push_back(name);
   }
   ReplaceInFunctions(names);
-  if (HasLoop(graph->node())) {
+  if (MayHaveLayer(graph->node())) {
     Graph main(*library_);
     absl::Status status =
         tensorflow::ConvertGraphDefToGraph(GraphOptions(), *graph, &main);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/tensorflow/loops/chain.h"
 #include "cc/tensorflow/loops/loop.h"
 #include "cc/tensorflow/loops/recurrent_layer.h"
 #include "tensorflow/core/framework/function.h"
@@ -36,7 +37,8 @@ struct Candidate {
   const Loop& loop;
   const RecurrentLayer& layer;
   const tensorflow::FunctionDef& function;
-  // The graph with the loop, if it is not the one that was given.
+  // The graph with the loop, or with the function that has it, if it is not the
+  // one that was given.
   const tensorflow::GraphDef* graph;
 };
 
@@ -78,6 +80,11 @@ class LoopReplacer {
   Replacements Find(const std::string& name, const tensorflow::Graph& graph,
                     const tensorflow::FunctionLibraryDefinition& library,
                     const tensorflow::GraphDef* definition);
+  std::vector<std::unique_ptr<Chain>> FindChainsIn(
+      const std::string& name, const tensorflow::Graph& graph);
+  Replacements FindWithChains(
+      const tensorflow::FunctionDef& function,
+      const std::vector<std::unique_ptr<Chain>>& chains);
   absl::Status ReplaceInNodes(const std::string& name,
                               const tensorflow::Graph& graph, bool* has_changed,
                               tensorflow::GraphDef* definition);
