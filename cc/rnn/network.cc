@@ -76,7 +76,8 @@ GetFloatKernels* KernelsOfFormat(InstructionSet instruction_set,
 #endif
         });
   }
-  if (format == kInt8 && FitsInt8(config)) {
+  if (format == kInt8 && FitsInt8(config) && !config.drops_input() &&
+      !config.drops_state()) {
     return HighestUpTo<GetFloatKernels>(
         instruction_set,
         {

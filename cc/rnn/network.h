@@ -16,6 +16,9 @@
 //     r, u and h as in gru
 //     n = tanh(W_n x + b_n + R_n (r ∘ h_prev))
 //
+// With dropout by gate, W and R of a gate multiply the product of the same with
+// the gate's masks.
+//
 // The input of a layer is the output of the layer below, with both directions
 // concatenated, after dropout. All arrays are dense, row-major and owned by the
 // caller. Shapes are given in comments: S = steps, B = batch, I = input_size,
@@ -59,6 +62,11 @@ struct NetworkPass {
   const T* input_h;  // [P, B, O]
   const T* input_c;  // [P, B, U]; LSTM only
   Weights<const T> weights;
+  // Dropout masks by gate: see RnnConfig. Those of the input are [B, I], or
+  // [S, B, I]; of the state [B, U], or [S, B, U] in the order of the output's
+  // steps. For one layer with one direction and Keras's weights.
+  const T* input_masks[kMostGates];
+  const T* state_masks[kMostGates];
   void* workspace;  // as many bytes as NetworkKernels says
 };
 

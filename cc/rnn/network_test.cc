@@ -99,9 +99,22 @@ void AddProduct(const Case& k, const ParamsRegion& region, std::int64_t first,
   }
 }
 
-// One step of one pseudo-layer for one sample; replaces h and c.
-void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
-          Array& c) {
+// A vector times the mask of a gate at time t, if there is one.
+// masks: those of all gates
+Array Masked(const Case& k, GateDropout dropout, const Array& masks,
+             std::int64_t gate, std::int64_t t, std::int64_t sample,
+             Array vector) {
+  if (dropout == GateDropout::kNone) return vector;
+  const auto width = static_cast<std::int64_t>(vector.size());
+  for (std::int64_t i = 0; i < width; ++i) {
+    vector[i] *= masks[k.MaskAt(dropout, gate, t, sample, width, i)];
+  }
+  return vector;
+}
+
+// Step t of one pseudo-layer for one sample; replaces h and c.
+void Step(const Case& k, std::int64_t pseudo_layer, std::int64_t t,
+          std::int64_t sample, const Array& x, Array& h, Array& c) {
   const RnnConfig& config = k.config;
   const std::int64_t units = config.num_units;
   const CudnnRnnParamsLayout layout(config);
@@ -114,11 +127,16 @@ void Step(const Case& k, std::int64_t pseudo_layer, const Array& x, Array& h,
     Array from_state(units);
     const std::int64_t first = gate * units;
     if (!skips) {
-      AddProduct(k, layout.InputMatrix(pseudo_layer), first, x, from_input);
+      AddProduct(
+          k, layout.InputMatrix(pseudo_layer), first,
+          Masked(k, config.input_dropout, k.input_masks, gate, t, sample, x),
+          from_input);
     }
     AddProduct(k, layout.InputBias(pseudo_layer), first, one, from_input);
     AddProduct(k, layout.RecurrentMatrix(pseudo_layer), first,
-               gate < config.num_recurrent_gates() ? h : reset, from_state);
+               Masked(k, config.state_dropout, k.state_masks, gate, t, sample,
+                      gate < config.num_recurrent_gates() ? h : reset),
+               from_state);
     AddProduct(k, layout.RecurrentBias(pseudo_layer), first, one, from_state);
     input.push_back(from_input);
     recurrent.push_back(from_state);
@@ -204,7 +222,7 @@ ForwardResult ReferenceForward(const Case& k) {
         }
         for (std::int64_t step = 0; step < k.length(b); ++step) {
           const std::int64_t t = d == 0 ? step : k.length(b) - 1 - step;
-          Step(k, p, x[t][b], h, c);
+          Step(k, p, t, b, x[t][b], h, c);
           std::copy(h.begin(), h.end(), y[t][b].begin() + d * out);
         }
         for (std::int64_t i = 0; i < out; ++i) {

@@ -60,6 +60,7 @@ struct Case {
   Array d_output, d_output_h, d_output_c;
   // Gradients with respect to the results of the backward pass.
   Array dot_input, dot_input_h, dot_input_c, dot_params;
+  Array input_masks, state_masks;  // by gate, if the config has them
 
   std::int64_t width() const {
     return config.num_directions * config.output_size();
@@ -74,6 +75,25 @@ struct Case {
     const std::int64_t row =
         time_major ? step * size.batch + sample : sample * steps + step;
     return row * width + i;
+  }
+  // The number of elements of a gate's masks, each `width` wide.
+  std::int64_t MaskSize(GateDropout dropout, std::int64_t width) const {
+    const bool has_steps = dropout == GateDropout::kMasksOfSteps;
+    return (has_steps ? size.time : 1) * size.batch * width;
+  }
+  std::int64_t MaskAt(GateDropout dropout, std::int64_t gate, std::int64_t t,
+                      std::int64_t sample, std::int64_t width,
+                      std::int64_t i) const {
+    return gate * MaskSize(dropout, width) +
+           (dropout == GateDropout::kMasksOfSteps
+                ? At(t, size.time, sample, width, i)
+                : sample * width + i);
+  }
+  std::int64_t InputMaskSize() const {
+    return MaskSize(config.input_dropout, config.input_size);
+  }
+  std::int64_t StateMaskSize() const {
+    return MaskSize(config.state_dropout, config.num_units);
   }
 };
 
@@ -154,9 +174,8 @@ void ForEachKerasWeight(const RnnConfig& config, const Body& body) {
   const CudnnRnnParamsLayout layout(config);
   const std::int64_t gates = config.num_gates(), units = config.num_units;
   for (std::int64_t gate = 0; gate < gates; ++gate) {
-    const bool is_gru = TraitsOf(config.mode).gates == 3;
     const bool has_two_biases = KerasBiasRows(config.mode) == 2;
-    const std::int64_t keras_gate = is_gru && gate < 2 ? 1 - gate : gate;
+    const std::int64_t keras_gate = KerasPlace(config.mode, gate);
     for (std::int64_t unit = 0; unit < units; ++unit) {
       const std::int64_t row = gate * units + unit;
       const std::int64_t col = keras_gate * units + unit;
@@ -253,6 +272,8 @@ class Engine {
         dot_input_c_(Rounded<T>(k.dot_input_c)),
         dot_params_(Rounded<T>(k.dot_params)),
         dot_keras_weights_(k.config, k.dot_params),
+        input_masks_(Rounded<T>(k.input_masks)),
+        state_masks_(Rounded<T>(k.state_masks)),
         output_(k.d_output.size()),
         reserve_space_(ReserveSpaceSize<T>(k.config, k.size)) {}
 
@@ -407,6 +428,10 @@ class Engine {
     a.input_h = input_h_.data();
     a.input_c = input_c_.data();
     a.weights = WeightsOf<const T>(params_, keras_weights_);
+    for (std::int64_t i = 0; i < k_.config.num_gates(); ++i) {
+      a.input_masks[i] = input_masks_.data() + i * k_.InputMaskSize();
+      a.state_masks[i] = state_masks_.data() + i * k_.StateMaskSize();
+    }
   }
 
   const Case& k_;
@@ -416,6 +441,7 @@ class Engine {
   Buffer<T> d_output_, d_output_h_, d_output_c_;
   Buffer<T> dot_input_, dot_input_h_, dot_input_c_, dot_params_;
   KerasBuffers<T> dot_keras_weights_;
+  Buffer<T> input_masks_, state_masks_;
   Buffer<T> output_, reserve_space_;
   ReserveSpaceHeader header_;
 };
@@ -444,6 +470,14 @@ inline Case RandomCase(const RnnConfig& config, const RnnSize& size) {
   k.dot_input_h = RandomArray(hidden, 1, generator);
   k.dot_input_c = RandomArray(cell, 1, generator);
   k.dot_params = RandomArray(k.params.size(), scale, generator);
+  const auto masks = [&](bool drops, std::int64_t size) {
+    Array result(drops ? config.num_gates() * size : 0);
+    std::generate(result.begin(), result.end(),
+                  [&] { return generator() % 4 == 0 ? 0 : 1.25; });
+    return result;
+  };
+  k.input_masks = masks(config.drops_input(), k.InputMaskSize());
+  k.state_masks = masks(config.drops_state(), k.StateMaskSize());
   if (HasKerasWeights(config) && KerasBiasRows(config.mode) == 1) {
     // Keras has one bias, and its rounding differs from the sum of two rounded
     // biases.
@@ -463,6 +497,40 @@ inline Case UnsortedCase(const RnnConfig& config) {
   EXPECT_TRUE(
       IsWorthSorting(k.lengths.data(), config, k.size, /*is_training=*/true));
   return k;
+}
+
+// Dropout by gate of the input, the state or both, with the same masks at all
+// steps and with others.
+inline std::vector<Case> DropoutCases() {
+  constexpr auto kNone = GateDropout::kNone;
+  constexpr auto kSame = GateDropout::kSameMasks;
+  constexpr auto kOfSteps = GateDropout::kMasksOfSteps;
+  constexpr GateDropout kDropouts[][2] = {
+      {kNone, kSame}, {kNone, kOfSteps}, {kSame, kNone}, {kOfSteps, kSame}};
+  std::vector<Case> cases;
+  for (RnnMode mode : kKerasModes) {
+    for (const auto& [input, state] : kDropouts) {
+      const auto config = [&](std::int64_t input_size, std::int64_t units) {
+        RnnConfig result{mode, false, 1, 1, input_size, units, 0, true};
+        result.input_dropout = input;
+        result.state_dropout = state;
+        return result;
+      };
+      Case k = RandomCase(config(5, 37), {3, 41});
+      cases.push_back(k);
+      k.time_major = false;
+      k.lengths.resize(41, 2);
+      k.lengths[1] = 0;
+      cases.push_back(k);
+      if (TraitsOf(mode).gates > 1) {
+        cases.push_back(UnsortedCase(config(3, 161)));
+      }
+      // More steps than are prepared at once, also backward.
+      cases.push_back(RandomCase(config(2, 4), {40, 14}));
+      cases.push_back(RandomCase(config(35, 64), {1, 1}));
+    }
+  }
+  return cases;
 }
 
 // Keras layers: weights read in place, with few and many rows, and packed.
@@ -513,6 +581,8 @@ inline std::vector<Case> KerasCases() {
 // Every mode and option, with sizes near the widths of vectors and panels.
 inline std::vector<Case> Cases() {
   std::vector<Case> cases = KerasCases();
+  const std::vector<Case> with_dropout = DropoutCases();
+  cases.insert(cases.end(), with_dropout.begin(), with_dropout.end());
   for (RnnMode mode : kModes) {
     // Few steps, for which weights are read in place, and more steps.
     for (RnnSize size : {RnnSize{2, 7}, RnnSize{9, 7}}) {
@@ -580,7 +650,9 @@ inline std::string Describe(const Case& k) {
          std::to_string(c.num_units) + " num_proj " +
          std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
          " batch " + std::to_string(k.size.batch) +
-         (HasKerasWeights(c) ? " Keras's weights" : "") + " activations " +
+         (HasKerasWeights(c) ? " Keras's weights" : "") + " dropout " +
+         std::to_string(static_cast<int>(c.input_dropout)) + " " +
+         std::to_string(static_cast<int>(c.state_dropout)) + " activations " +
          std::to_string(static_cast<int>(c.activations.state)) + " " +
          std::to_string(static_cast<int>(c.activations.gate));
 }

@@ -39,7 +39,8 @@ struct Header {
   std::int64_t batch;
   std::uint64_t sequences;  // hash of sequence lengths and step order
   float dropout;
-  std::uint16_t device;
+  std::uint8_t device;
+  std::uint8_t gate_dropout;  // of the input and the state
   std::uint8_t is_sorted;
   std::uint8_t keeps_output;
   RandomStream stream;
@@ -95,7 +96,10 @@ Header MakeHeader(const ReserveSpaceKey& key, const RandomStream& stream,
   header.batch = key.size.batch;
   header.sequences = HashSequences(key);
   header.dropout = key.dropout;
-  header.device = static_cast<std::uint16_t>(key.device);
+  header.device = static_cast<std::uint8_t>(key.device);
+  header.gate_dropout =
+      static_cast<std::uint8_t>(4 * static_cast<int>(key.config.input_dropout) +
+                                static_cast<int>(key.config.state_dropout));
   header.is_sorted = is_sorted;
   header.keeps_output = key.config.keeps_output;
   header.variant = key.variant;
@@ -122,8 +126,8 @@ Header ReadHeader(const void* reserve_space) {
   return header;
 }
 
-const char* DeviceName(std::uint16_t device) {
-  return device == static_cast<std::uint16_t>(Device::kGpu) ? "GPU" : "CPU";
+const char* DeviceName(std::uint8_t device) {
+  return device == static_cast<std::uint8_t>(Device::kGpu) ? "GPU" : "CPU";
 }
 
 const char* ModeName(std::int64_t mode) {
@@ -192,6 +196,9 @@ std::string Describe(const Header& recorded, const Header& expected) {
     differences.Add("T", "another type", expected.type_name);
   }
   differences.Compare("dropout", recorded.dropout, expected.dropout);
+  if (recorded.gate_dropout != expected.gate_dropout) {
+    differences.Add("input_masks or state_masks differ");
+  }
   if (recorded.keeps_output != expected.keeps_output) {
     differences.Add("the layout of the weights differs");
   } else if (recorded.sequences != expected.sequences) {
@@ -264,7 +271,7 @@ ReserveSpaceOrigin FindReserveSpaceOrigin(const ReserveSpaceHeader& bytes) {
   const Header header = ReadHeader(bytes.data());
   const bool is_of_gpu =
       header.magic == kMagic &&
-      header.device == static_cast<std::uint16_t>(Device::kGpu);
+      header.device == static_cast<std::uint8_t>(Device::kGpu);
   if (!is_of_gpu) return {Device::kCpu, 0};
   return {Device::kGpu, header.variant};
 }

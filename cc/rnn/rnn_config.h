@@ -43,6 +43,7 @@ constexpr RnnModeTraits TraitsOf(RnnMode mode) {
 constexpr bool IsOfCudnn(RnnMode mode) {
   return mode != RnnMode::kGruResetBefore;
 }
+constexpr std::int64_t kMostGates = 4;
 constexpr std::int64_t MaxBlocks() {
   std::int64_t most = 0;
   for (const RnnModeTraits& each : RnnModes()) {
@@ -120,6 +121,10 @@ struct BlockLstm {
   float cell_clip = 0;
 };
 
+// Whether products of a Keras layer read their left operand times a mask of
+// their gate, and whether that is the same at all steps.
+enum class GateDropout { kNone, kSameMasks, kMasksOfSteps };
+
 // A stack of layers with one or two directions. A pseudo-layer is one direction
 // of one layer: layer 0 forward, layer 0 backward, layer 1 forward, ...
 struct RnnConfig {
@@ -140,6 +145,8 @@ struct RnnConfig {
   // Standard except for a Keras layer.
   Activations activations{};
   BlockLstm block_lstm{};
+  GateDropout input_dropout = GateDropout::kNone;
+  GateDropout state_dropout = GateDropout::kNone;
 
   std::int64_t num_gates() const { return TraitsOf(mode).gates; }
   std::int64_t num_recurrent_gates() const {
@@ -151,6 +158,16 @@ struct RnnConfig {
   bool has_finish() const { return num_recurrent_gates() < num_gates(); }
   // Whether a step has a second half: that, or the projection.
   bool has_second_half() const { return num_proj > 0 || has_finish(); }
+  bool drops_input() const { return input_dropout != GateDropout::kNone; }
+  bool drops_state() const { return state_dropout != GateDropout::kNone; }
+  // The copies of the input or state that products read: with dropout, one for
+  // each gate that multiplies it.
+  std::int64_t num_input_copies() const {
+    return drops_input() ? num_gates() : 1;
+  }
+  std::int64_t num_state_copies() const {
+    return drops_state() ? num_recurrent_gates() : 1;
+  }
   // Values kept for the backward pass, per unit and step.
   std::int64_t num_kept() const {
     return TraitsOf(mode).kept + (block_lstm.is_used ? 1 : 0);

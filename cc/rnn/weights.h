@@ -30,6 +30,11 @@ constexpr std::int64_t KerasBiasRows(RnnMode mode) {
   return mode == RnnMode::kGru ? 2 : 1;
 }
 
+// The place of a gate in Keras's order, where a GRU's update gate comes first.
+constexpr std::int64_t KerasPlace(RnnMode mode, std::int64_t gate) {
+  return TraitsOf(mode).gates == 3 && gate < 2 ? 1 - gate : gate;
+}
+
 // The format of the packed weights of a float32 network.
 enum class WeightFormat { kFloat32, kBFloat16, kInt8 };
 

@@ -11,11 +11,13 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/gate_masks.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
 #include "cc/rnn/simd/layer/step_tasks.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
 #include "cc/rnn/simd/matmul/parallel_product.h"
+#include "cc/rnn/simd/matmul/product.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/convert.h"
 #include "cc/rnn/simd/vector/sizes.h"
@@ -47,7 +49,7 @@ struct ForwardStepsScratch {
   using T = ComputeType<P>;
   using Left = MutableLeftMatrix<P>;
 
-  P* states;  // [2, D] left operands [B, O]
+  P* states;  // [state copies, 2, D] left operands [B, O]
   // [parts, D] left operands [B, U], if steps have second halves
   P* cell_outputs;
   T* products;  // [num_threads, ProductSize]
@@ -59,8 +61,8 @@ struct ForwardStepsScratch {
       : parts(parts) {
     const CheckedInt batch = size.batch;
     const CheckedInt directions = config.num_directions;
-    states =
-        arena.Take<P>(directions * 2 * Left::Size(batch, config.output_size()));
+    states = arena.Take<P>(directions * 2 * config.num_state_copies() *
+                           Left::Size(batch, config.output_size()));
     cell_outputs = arena.Take<P>(
         directions * parts *
         Left::Size(config.has_second_half() ? batch : CheckedInt(0),
@@ -89,11 +91,13 @@ class ForwardSteps {
 
   // panel_weights: the number of weights for the units of a panel in each step.
   ForwardSteps(const LayerShape& shape, const Sweep& sweep,
-               const SequenceLengths& lengths, std::int64_t panel_weights,
+               const SequenceLengths& lengths, const GateMasks<T>& masks,
+               std::int64_t panel_weights,
                const ForwardStepsScratch<P>& scratch, Executor& executor)
       : shape_(shape),
         sweep_(sweep),
         lengths_(lengths),
+        masks_(masks),
         scratch_(scratch),
         executor_(executor),
         group_size_(GroupSize<T>(shape.batch, Cell::kBlocks)),
@@ -108,12 +112,43 @@ class ForwardSteps {
   // Number of panels that a task multiplies at once.
   std::int64_t group_size() const { return group_size_; }
 
-  // The hidden state of a direction before `step`, [B, O].
-  Left State(std::int64_t step, std::int64_t direction) const {
-    const std::int64_t index = step % 2 * shape_.directions + direction;
+  // The hidden state of a direction before `step`, [B, O]; with dropout, times
+  // the mask of a gate.
+  Left State(std::int64_t step, std::int64_t direction,
+             std::int64_t gate = 0) const {
+    const std::int64_t index =
+        (gate * 2 + step % 2) * shape_.directions + direction;
     return {scratch_.states +
                 index * SizeOf<Left>(shape_.batch, shape_.output_size),
             shape_.batch, shape_.output_size};
+  }
+  // Where to write units of this state.
+  TF_RNN_OPS_VECTOR_INLINE MaskedColumns<P> StateColumns(
+      std::int64_t step, std::int64_t direction, std::int64_t unit) const {
+    MaskedColumns<P> columns{};
+    columns.to = State(step, direction).Column(unit);
+    if (masks_.any()) {
+      // After the last step, nothing reads the state.
+      const std::int64_t t = sweep_.Time(direction, Min(step, shape_.time - 1));
+      columns.copies = Cell::kRecurrentGates;
+      columns.copy_stride = 2 * shape_.directions *
+                            SizeOf<Left>(shape_.batch, shape_.output_size);
+      columns.masks = masks_.At(0, t).Column(unit);
+      columns.mask_stride = masks_.GateStride();
+    }
+    return columns;
+  }
+  // state: [B, O], before the first step
+  void SetInitialState(std::int64_t direction,
+                       const MatrixView<const T>& state) const {
+    StepTask::ForEachVector<T>(
+        0, CeilDiv(state.cols, kTileCols<T>), state.cols,
+        [&](auto unit, auto units) {
+          const MaskedColumns<P> columns = StateColumns(0, direction, unit);
+          for (std::int64_t row = 0; row < state.rows; ++row) {
+            columns.Write(row, units, units.Read(state.At(row, unit)));
+          }
+        });
   }
   // What the second half of a step multiplies, [B, U].
   Left CellOutput(std::int64_t part, std::int64_t direction) const {
@@ -122,12 +157,26 @@ class ForwardSteps {
                                     SizeOf<Left>(shape_.batch, shape_.units),
         shape_.batch, shape_.units};
   }
+  // Where to write units of it at time t.
+  TF_RNN_OPS_VECTOR_INLINE MaskedColumns<P> CellOutputColumns(
+      std::int64_t part, std::int64_t direction, std::int64_t t,
+      std::int64_t unit) const {
+    MaskedColumns<P> columns{};
+    columns.to = CellOutput(part, direction).Column(unit);
+    if constexpr (kHasFinish<Cell>) {
+      if (masks_.any()) {
+        columns.copies = 1;
+        columns.masks = masks_.At(Cell::kGates - 1, t).Column(unit);
+      }
+    }
+    return columns;
+  }
   // Clears the padding of the states. If operands are rounded, products read
   // this padding, which must be finite. It is never written again.
   void ClearStates() const {
     if constexpr (kRoundsOperands<P>) {
       FillZero(scratch_.states,
-               2 * shape_.directions *
+               shape_.state_copies * 2 * shape_.directions *
                    SizeOf<Left>(shape_.batch, shape_.output_size),
                executor_);
       FillZero(scratch_.cell_outputs,
@@ -194,6 +243,56 @@ class ForwardSteps {
         rows, cols};
   }
 
+  // product = initial + h_prev R, for the first rows of a task and some panels.
+  // weights: has Recurrent(direction, panel, num_panels)
+  template <typename Weights>
+  void MultiplyState(const Weights& weights, std::int64_t step,
+                     const StepTask& task, std::int64_t panel,
+                     std::int64_t num_panels,
+                     const MatrixView<const T>& initial,
+                     const MatrixView<T>& product) const {
+    const std::int64_t d = task.direction;
+    const auto state = [&](std::int64_t gate) -> LeftMatrix<P> {
+      return State(step, d, gate).Rows(task.row, product.rows);
+    };
+    const auto recurrent = weights.Recurrent(d, panel, num_panels);
+    if (!masks_.any()) {
+      const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
+      Multiply(ProductSum<P>(state(0), recurrent), initial, product,
+               ProductSum<P>(state(0), weights.Recurrent(d, next, 1)));
+      return;
+    }
+    constexpr std::int64_t kCols = kTileCols<T>;
+    for (std::int64_t i = 0; i < num_panels * Cell::kRecurrentGates; ++i) {
+      const ProductSum<P> sum(state(i % Cell::kRecurrentGates),
+                              recurrent.Cols(i * kCols, kCols));
+      Multiply(sum, BlockIfAny(initial, 0, i * kCols, product.rows, kCols),
+               product.Cols(i * kCols, kCols));
+    }
+  }
+
+  // out = bias + the sum of left R over the factors, for all panels, where the
+  // left operand of a factor has a copy for each gate.
+  // factors: (first copy, all panels of a matrix), where the copy may be null;
+  // gate_of(block): of a block in a panel; bias: a shared row
+  template <typename Factors, typename GateOf>
+  void MultiplyCopies(const Factors& factors, const GateOf& gate_of,
+                      const MatrixView<T>& bias,
+                      const MatrixView<T>& out) const {
+    constexpr std::int64_t kCols = kTileCols<T>;
+    const std::int64_t blocks = out.cols / kCols / panels_;
+    executor_.ParallelFor(panels_ * blocks, [&](std::int64_t i) {
+      ProductSum<P> sum;
+      for (const auto& [left, right] : factors) {
+        if (left.data == nullptr) continue;
+        sum.Add(NthCopy(left, gate_of(i % blocks)),
+                right.Cols(i * kCols, kCols));
+      }
+      Multiply(sum, Constant(bias).Block(0, i * kCols, 1, kCols),
+               out.Cols(i * kCols, kCols));
+    });
+  }
+
   // Multiplies the outputs of a task's cells with multiply(rows, col, product),
   // which computes some columns, and passes the results to store(unit, units,
   // column), where row 0 is the first row of the task.
@@ -218,6 +317,7 @@ class ForwardSteps {
   const LayerShape shape_;
   const Sweep sweep_;
   const SequenceLengths lengths_;
+  const GateMasks<T> masks_;
   const ForwardStepsScratch<P> scratch_;
   Executor& executor_;
   const std::int64_t group_size_;

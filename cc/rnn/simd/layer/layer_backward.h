@@ -16,6 +16,7 @@
 #include "cc/rnn/simd/cells/cell_run.h"
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/cells/chosen_activation.h"
+#include "cc/rnn/simd/layer/gate_masks.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/layer/layer_states.h"
 #include "cc/rnn/simd/layer/packed_weights.h"
@@ -66,7 +67,9 @@ struct LayerBackwardArguments {  // with B > 0 and U > 0
   // Of TensorFlow's LSTM ops, which have no tangents, in the type of the cells:
   Peepholes<const T> peepholes{};
   LstmActivations<const T> d_activations{};
-  Peepholes<T> d_peepholes{};  // null if not needed
+  Peepholes<T> d_peepholes{};      // null if not needed
+  const T* input_masks = nullptr;  // see GateMasks
+  const T* state_masks = nullptr;
 };
 
 // Number of steps whose gate gradients are kept before the gradients of the
@@ -84,7 +87,10 @@ struct LayerBackwardScratch {
 
   Parts<GateWeightsScratch<P>, kParts> weights;  // tangents: if there are any
   StepGradientsScratch<P> steps;
-  T* products;  // [num_threads, kParts, B, GroupSize, kTileCols]
+  // [num_threads, kParts, B, GroupSize, kTileCols]; with dropout of the state,
+  // as much again for a product before it is multiplied by a mask
+  T* products;
+  T* masked_input;  // [StepsAtOnce * B, F], with dropout of the input
 
   // weights, dot_weights, gradients: of the caller; no dot_weights or gradients
   // if they are zeros or not needed.
@@ -98,8 +104,14 @@ struct LayerBackwardScratch {
             config,
             CheckedInt(BackwardStepsAtOnce(size, kParts)) * size.batch * kParts,
             weights, gradients, arena),
-        products(arena.Take<T>(CheckedInt(num_threads) * kParts * size.batch *
-                               GroupSize<T>(size.batch, 1) * kTileCols<T>)) {}
+        products(arena.Take<T>(CheckedInt(config.drops_state() ? 2 : 1) *
+                               num_threads * kParts * size.batch *
+                               GroupSize<T>(size.batch, 1) * kTileCols<T>)),
+        masked_input(
+            arena.Take<T>(config.drops_input()
+                              ? CheckedInt(BackwardStepsAtOnce(size, kParts)) *
+                                    size.batch * config.largest_fan_in()
+                              : CheckedInt(0))) {}
 
  private:
   static Parts<GateWeightsScratch<P>, kParts> MakeWeights(
@@ -151,8 +163,10 @@ class LayerBackward {
         states_(OfParts([&](int part) {
           return LayerStates<T>(shape_, a_.lengths, a_.states[part]);
         })),
-        steps_(a_.config, shape_, sweep_, kParts, a_.d_weights, a_.d_peepholes,
-               scratch_.steps, executor),
+        input_masks_(GateMasks<T>::OfInput(a_.config, shape_, a_.input_masks)),
+        state_masks_(GateMasks<T>::OfState(a_.config, shape_, a_.state_masks)),
+        steps_(a_.config, shape_, sweep_, kParts, input_masks_, state_masks_,
+               a_.d_weights, a_.d_peepholes, scratch_.steps, executor),
         has_dot_params_(kParts > 1 && a_.weights[kParts - 1].any()),
         group_size_(GroupSize<T>(shape_.batch, kParts)),
         tasks_(
@@ -229,14 +243,17 @@ class LayerBackward {
         });
   }
 
-  // A worker's scratch memory for the products of a task.
+  // A worker's scratch memory for the products of a task. set: 0, or 1 for
+  // products before they are multiplied by masks.
   Parts<MatrixView<T>, kParts> Products(const StepTask& task,
-                                        std::int64_t num_panels,
-                                        int worker) const {
+                                        std::int64_t num_panels, int worker,
+                                        int set = 0) const {
     const std::int64_t most = shape_.batch * group_size_ * kTileCols<T>;
+    const std::int64_t first =
+        (set * executor_.num_threads() + worker) * kParts;
     return OfParts([&](int part) {
-      return MatrixView<T>(scratch_.products + (worker * kParts + part) * most,
-                           task.rows, num_panels * kTileCols<T>);
+      return MatrixView<T>(scratch_.products + (first + part) * most, task.rows,
+                           num_panels * kTileCols<T>);
     });
   }
 
@@ -319,7 +336,10 @@ class LayerBackward {
     const std::int64_t t = is_last ? 0 : sweep_.Time(d, chunk.first_step + i);
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const auto products = Products(task, num_panels, worker);
-      if (i > 0) MultiplyStateGradients(chunk, i, task, panel, products);
+      if (i > 0) {
+        MultiplyStateGradients(chunk, i, task, panel, products,
+                               Products(task, num_panels, worker, 1));
+      }
       task.ForEachVector<T>(
           panel, num_panels, shape_.output_size, [&](auto unit, auto units) {
             const auto incoming = OfParts([&](int part) {
@@ -351,19 +371,22 @@ class LayerBackward {
     });
   }
 
-  // The gradient through R h_prev of the following step.
+  // The gradient through R h_prev of the following step. unmasked: scratch
+  // memory like `products`, for dropout.
   void MultiplyStateGradients(
       const StepChunk& chunk, std::int64_t i, const StepTask& task,
-      std::int64_t panel, const Parts<MatrixView<T>, kParts>& products) const {
+      std::int64_t panel, const Parts<MatrixView<T>, kParts>& products,
+      const Parts<MatrixView<T>, kParts>& unmasked) const {
     const std::int64_t d = task.direction;
     const std::int64_t after = sweep_.Time(d, chunk.first_step + i - 1);
     const std::int64_t rows =
         a_.lengths.ValidSamples(after, task.row, task.rows);
     const std::int64_t row = sweep_.FirstRow(d, chunk, i - 1) + task.row;
-    const auto factors_of = [&](int part, const GateWeights<P, Cell>& weights,
+    const auto factors_of = [&](std::int64_t first_gate, std::int64_t gates,
+                                int part, const GateWeights<P, Cell>& weights,
                                 std::int64_t first_panel, std::int64_t cols) {
       ProductSum<P> sum;
-      for (std::int64_t gate = 0; gate < Cell::kRecurrentGates; ++gate) {
+      for (std::int64_t gate = first_gate; gate < first_gate + gates; ++gate) {
         sum.Add(
             RowsOf(part, steps_.Block(d, Cell::kFirstRecurrent + gate, chunk))
                 .Rows(row, rows),
@@ -371,15 +394,53 @@ class LayerBackward {
       }
       return sum;
     };
+    constexpr std::int64_t kGates = Cell::kRecurrentGates;
     const std::int64_t cols = products[kValue].cols;
-    const std::int64_t next = task.PanelAfter(panel + cols / kTileCols<T> - 1);
-    MultiplyParts(
-        [&](int part, const GateWeights<P, Cell>& weights) {
-          return factors_of(part, weights, panel, cols);
-        },
-        rows, factors_of(kValue, weights_[kValue], next, kTileCols<T>),
-        products);
+    const auto multiply = [&](std::int64_t gate, std::int64_t gates,
+                              const Parts<MatrixView<T>, kParts>& to) {
+      const std::int64_t next =
+          task.PanelAfter(panel + cols / kTileCols<T> - 1);
+      MultiplyParts(
+          [&](int part, const GateWeights<P, Cell>& weights) {
+            return factors_of(gate, gates, part, weights, panel, cols);
+          },
+          rows,
+          factors_of(gate, gates, kValue, weights_[kValue], next, kTileCols<T>),
+          to);
+    };
+    if (state_masks_.any()) {
+      for (std::int64_t gate = 0; gate < kGates; ++gate) {
+        multiply(gate, 1, unmasked);
+        Mask(gate, after, task, panel, rows, unmasked, /*adds=*/gate > 0,
+             products);
+      }
+    } else {
+      multiply(0, kGates, products);
+    }
     ClearRowsPastTheEnd(after, task, products);
+  }
+
+  // to = from times the mask of a gate at time t, or adds that; `rows` rows.
+  // `from` and `to` may be the same.
+  void Mask(std::int64_t gate, std::int64_t t, const StepTask& task,
+            std::int64_t panel, std::int64_t rows,
+            const Parts<MatrixView<T>, kParts>& from, bool adds,
+            const Parts<MatrixView<T>, kParts>& to) const {
+    const MatrixView<const T> masks = state_masks_.At(gate, t);
+    const std::int64_t first = panel * kTileCols<T>;
+    task.ForEachVector<T>(
+        panel, from[kValue].cols / kTileCols<T>, shape_.units,
+        [&](auto unit, auto units) {
+          for (int part = 0; part < kParts; ++part) {
+            for (std::int64_t row = 0; row < rows; ++row) {
+              T* const sum = to[part].At(row, unit - first);
+              Vector<T> x = units.Read(from[part].At(row, unit - first)) *
+                            units.Read(masks.At(task.row + row, unit));
+              if (adds) x += units.Read(sum);
+              units.Write(x, sum);
+            }
+          }
+        });
   }
 
   // After its end, a sequence has zero gradients even if weights are not
@@ -443,6 +504,10 @@ class LayerBackward {
                 weights.Second(d).Cols(col, products[kValue].cols));
           },
           rows, ProductSum<P>(), products);
+      if (kHasFinish<Cell> && state_masks_.any()) {
+        Mask(Cell::kGates - 1, sweep_.Time(d, chunk.first_step + i), task,
+             panel, rows, products, /*adds=*/false, products);
+      }
       task.ForEachVector<T>(
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
             StepColumns columns = MakeColumns(chunk, i, d, unit);
@@ -621,6 +686,11 @@ class LayerBackward {
               d, chunk, sweep_.RowsOf(d_input, shape_.fan_in, d, chunk)));
       return;
     }
+    if (input_masks_.any()) {
+      RunTogether(executor_, weights.matrices, weights.biases);
+      AddMaskedInputGradients(chunk);
+      return;
+    }
     const bool adds = shape_.directions > 1;
     WorkList<MultiplyWork<P>> inputs;
     for (int part = 0; part < kParts; ++part) {
@@ -633,6 +703,46 @@ class LayerBackward {
                   InputGradientWork(d, chunk, kValue, weights_[kParts - 1],
                                     d_input, /*adds=*/true));
     }
+  }
+
+  // The gradients of the input with a mask for each gate, in one direction.
+  void AddMaskedInputGradients(const StepChunk& chunk) const {
+    T* const d_input = a_.gradients[kParts - 1].input;
+    for (std::int64_t block = 0; block < Cell::kGates; ++block) {
+      for (int part = 0; part < kParts; ++part) {
+        AddMaskedInputGradient(chunk, part, block, weights_[kValue],
+                               a_.gradients[part].input, /*adds=*/block > 0);
+      }
+      if (has_dot_params_) {
+        AddMaskedInputGradient(chunk, kValue, block, weights_[kParts - 1],
+                               d_input, /*adds=*/true);
+      }
+    }
+  }
+  // to = (d block W) ∘ mask, or adds that, for one part of the gradients;
+  // nothing if `to` is null.
+  void AddMaskedInputGradient(const StepChunk& chunk, int part,
+                              std::int64_t block,
+                              const GateWeights<P, Cell>& weights, T* to,
+                              bool adds) const {
+    if (to == nullptr) return;
+    const std::int64_t gate = InputGate<Cell>(block);
+    const MatrixView<T> out = sweep_.RowsOf(to, shape_.fan_in, 0, chunk);
+    const MatrixView<T> product(scratch_.masked_input, out.rows, out.cols);
+    const ProductSum<P> sum(RowsOf(part, steps_.Block(0, block, chunk)),
+                            weights.Input(0, gate));
+    RunTogether(executor_, MultiplyWork<P>(sum, NoMatrix<T>(), product,
+                                           executor_.num_threads()));
+    const std::int64_t first_time = sweep_.FirstTime(0, chunk);
+    executor_.ParallelFor(out.rows, [&](std::int64_t row) {
+      const T* const mask =
+          input_masks_.At(gate, first_time + row / shape_.batch)
+              .Row(row % shape_.batch);
+      for (std::int64_t i = 0; i < out.cols; ++i) {
+        const T x = *product.At(row, i) * mask[i];
+        *out.At(row, i) = adds ? *out.At(row, i) + x : x;
+      }
+    });
   }
 
   // dR = (d blocks)ᵀ h_prev and dW = (d blocks)ᵀ x, or their tangents, such as
@@ -688,6 +798,8 @@ class LayerBackward {
   const Sweep sweep_;
   const Parts<GateWeights<P, Cell>, kParts> weights_;
   const Parts<LayerStates<T>, kParts> states_;
+  const GateMasks<T> input_masks_;
+  const GateMasks<T> state_masks_;
   const StepGradients<P, Cell> steps_;
   const bool has_dot_params_;
   const std::int64_t group_size_;

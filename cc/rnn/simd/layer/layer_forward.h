@@ -4,8 +4,10 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_FORWARD_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
@@ -14,6 +16,7 @@
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/cells/chosen_activation.h"
 #include "cc/rnn/simd/layer/forward_steps.h"
+#include "cc/rnn/simd/layer/gate_masks.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
@@ -55,6 +58,8 @@ struct LayerForwardArguments {  // with B > 0 and U > 0
   T* output_c = nullptr;        // [D, B, U]; LSTM only
   KeptActivations<T> kept;
   Peepholes<const T> peepholes{};  // in the type of the cells
+  const T* input_masks = nullptr;  // see GateMasks
+  const T* state_masks = nullptr;
 };
 
 // How a layer multiplies. The bits of the result depend on this, so it must not
@@ -91,6 +96,7 @@ template <typename P>
 ForwardPlan PlanForward(const RnnConfig& config, const RnnSize& size,
                         bool is_keras, bool has_constant_weights) {
   constexpr std::int64_t kLeastRows = 8;
+  if (config.drops_input() || config.drops_state()) return {false, false};
   if (!has_constant_weights && IsFasterInPlace<P>(config, size, is_keras)) {
     return {true, true};
   }
@@ -139,12 +145,13 @@ struct LayerForwardScratch {
   using Packed = typename Products::Packed;
 
   Packed packed;  // if not packed before
-  // [D] left operands [StepsAtOnce * B, F]; null if they are quantized, or if
-  // cuDNN's weights are read in place
+  // [input copies, D] left operands [StepsAtOnce * B, F]; null if they are
+  // quantized, or if cuDNN's weights are read in place
   P* input;
   KerasProductScratch<P> products;  // [num_threads], for Keras
   T* projected;  // [D, StepsAtOnce * B, panels of U, G * kTileCols], not fused
-  T* hidden;     // [D, B, O], if the states are rounded
+  // [D, B, O], if products read the states in another form
+  T* hidden;
   // [D, B, U], if steps have second halves other than projections
   T* carried;
   ForwardStepsScratch<P> steps;
@@ -162,13 +169,13 @@ struct LayerForwardScratch {
     const CheckedInt directions = config.num_directions;
     const std::int64_t panel_cols = PanelCols<T>(config);
     const CheckedInt rows = CheckedInt(StepsAtOnce(size)) * size.batch;
-    input =
-        arena.Take<P>(directions * Left::Size(Products::kAreQuantized ||
-                                                      (plan.reads_in_place &&
-                                                       !weights.is_keras())
-                                                  ? CheckedInt(0)
-                                                  : rows,
-                                              config.largest_fan_in()));
+    input = arena.Take<P>(
+        config.num_input_copies() * directions *
+        Left::Size(Products::kAreQuantized ||
+                           (plan.reads_in_place && !weights.is_keras())
+                       ? CheckedInt(0)
+                       : rows,
+                   config.largest_fan_in()));
     const std::int64_t workers =
         plan.reads_in_place && weights.is_keras() ? num_threads : 0;
     products = {
@@ -176,7 +183,7 @@ struct LayerForwardScratch {
         arena.Take<T>(workers * KerasProductScratch<P>::BlockSize(size))};
     projected =
         arena.Take<T>(directions * panel_cols * (plan.is_fused ? 0 : rows));
-    hidden = arena.Take<T>(kRoundsOperands<P>
+    hidden = arena.Take<T>(kRoundsOperands<P> || config.drops_state()
                                ? directions * size.batch * config.output_size()
                                : CheckedInt(0));
     carried = arena.Take<T>(config.has_finish()
@@ -212,7 +219,9 @@ class LayerForward {
             a_.output,
             shape_.time * shape_.batch * shape_.directions * shape_.output_size,
             shape_.output_size)),
+        input_masks_(GateMasks<T>::OfInput(a_.config, shape_, a_.input_masks)),
         steps_(shape_, sweep_, a_.lengths,
+               GateMasks<T>::OfState(a_.config, shape_, a_.state_masks),
                (ForwardSteps<P, Cell>::kRecurrentCols * shape_.output_size +
                 (is_fused_ ? kPanelCols * shape_.fan_in : 0)) /
                    Products::kSpeed,
@@ -234,9 +243,9 @@ class LayerForward {
     }
     steps_.ClearStates();
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      Pack(OfDirection(a_.input_h, d), steps_.State(0, d));
+      steps_.SetInitialState(d, OfDirection(a_.input_h, d));
     }
-    if constexpr (kRoundsOperands<P>) {
+    if (keeps_hidden()) {
       std::copy_n(a_.input_h,
                   shape_.directions * shape_.batch * shape_.output_size,
                   scratch_.hidden);
@@ -249,11 +258,11 @@ class LayerForward {
       if (!reads_in_place_ || params_.is_transposed()) PrepareInput(chunk);
       RunSteps(chunk);
     });
-    if constexpr (kRoundsOperands<P>) {
+    if (keeps_hidden()) {
       std::copy_n(scratch_.hidden,
                   shape_.directions * shape_.batch * shape_.output_size,
                   a_.output_h);
-    } else {
+    } else if constexpr (!kRoundsOperands<P>) {
       for (std::int64_t d = 0; d < shape_.directions; ++d) {
         Unpack(Constant(steps_.State(shape_.time, d)),
                OfDirection(a_.output_h, d));
@@ -269,6 +278,11 @@ class LayerForward {
   // number with only R h_prev, and in those with both.
   static constexpr std::int64_t kAlone = Cell::kFirstRecurrent * kTileCols<T>;
   static constexpr std::int64_t kShared = kPanelCols - kAlone;
+
+  // Whether products read the states in another form than cells do.
+  bool keeps_hidden() const {
+    return kRoundsOperands<P> || a_.config.drops_state();
+  }
 
   // [B, O] of an array [D, B, O].
   template <typename S>
@@ -317,9 +331,23 @@ class LayerForward {
       }
     } else if constexpr (Products::kAreQuantized) {
       MultiplyQuantizedInput(chunk);
+    } else if (input_masks_.any()) {
+      MultiplyMaskedInput(chunk);
     } else {
       MultiplyInput(chunk);
     }
+  }
+
+  // With a mask for each gate, in one direction.
+  void MultiplyMaskedInput(const StepChunk& chunk) const {
+    const Left input = Input(0, chunk);
+    RunTogether(executor_,
+                PackMaskedWork(InputRows(0, chunk), input, input_masks_,
+                               /*first_gate=*/0, Cell::kGates,
+                               sweep_.FirstTime(0, chunk), input.rows));
+    const std::pair factor(input, weights_.Input(0, 0, steps_.panels()));
+    steps_.MultiplyCopies(std::array{factor}, InputGate<Cell>, Bias(0),
+                          Projected(0, chunk));
   }
 
   // Prepares both directions at once, so a thread that works on one direction
@@ -414,8 +442,8 @@ class LayerForward {
     task.ForEachPanelGroup(group_size_, [&](auto panel, auto num_panels) {
       const MatrixView<T> product =
           steps_.Product(rows, num_panels * kBlocks * kTileCols<T>, worker);
-      const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
       if constexpr (kFused) {
+        const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
         MultiplyPanels(d, chunk, {first_row + task.row, rows}, state,
                        {panel, num_panels, next}, worker, product);
       } else if constexpr (Products::kAreQuantized) {
@@ -423,9 +451,8 @@ class LayerForward {
                           weights_.Recurrent(d, panel, num_panels),
                           NoMatrix<T>(), product);
       } else {
-        Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
-                 NoMatrix<T>(), product,
-                 ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
+        steps_.MultiplyState(weights_, step, task, panel, num_panels,
+                             NoMatrix<T>(), product);
       }
       task.ForEachVector<T>(
           panel, num_panels, shape_.units, [&](auto unit, auto units) {
@@ -552,23 +579,28 @@ class LayerForward {
     bool keeps_pairs;
     ColumnView<T> carried;
     // The next state or, in the first half of two, what the second multiplies.
-    ColumnView<P> h;
-    ColumnView<T> hidden;  // h, if the state is rounded, for the next step
+    MaskedColumns<P> h;
+    // h, for the next step, if products read it in another form
+    ColumnView<T> hidden;
     ColumnView<T> output;  // null if not needed
     bool output_is_uncached;
     ColumnView<P> rounded_output;  // if P has fewer bits
     Peepholes<const T> peepholes;
     T clip;
+
+    bool keeps_hidden() const {
+      return kRoundsOperands<P> || hidden.data != nullptr;
+    }
   };
 
   TF_RNN_OPS_VECTOR_INLINE ForwardColumns
   StateColumns(std::int64_t step, std::int64_t d, std::int64_t t,
                std::int64_t unit) const {
     ForwardColumns columns{};
-    if constexpr (kRoundsOperands<P>) {
+    if (keeps_hidden()) {
       columns.hidden = OfDirection(scratch_.hidden, d).Column(unit);
       columns.h_prev = {columns.hidden.data, columns.hidden.stride};
-    } else {
+    } else if constexpr (!kRoundsOperands<P>) {
       columns.h_prev = Constant(steps_.State(step, d)).Column(unit);
     }
     columns.kept = a_.kept.Column(d, t, unit);
@@ -587,8 +619,8 @@ class LayerForward {
       columns.carried =
           shape_.OfDirection(scratch_.carried, d, shape_.units).Column(unit);
     }
-    columns.h = shape_.has_second_half ? steps_.CellOutput(0, d).Column(unit)
-                                       : steps_.State(step + 1, d).Column(unit);
+    columns.h = shape_.has_second_half ? steps_.CellOutputColumns(0, d, t, unit)
+                                       : steps_.StateColumns(step + 1, d, unit);
     // With a projection, the output has fewer columns than units.
     if (unit < shape_.output_size) {
       columns.output = OutputColumn(a_.output, t, d, unit);
@@ -674,10 +706,10 @@ class LayerForward {
       run.keeps_uncached = columns.keeps_uncached;
       run.keeps_pairs = columns.keeps_pairs;
       const Vector<T> h = ForwardHalf<kHalf, Cell>(run);
-      units.Write(h, columns.h.At(row));
+      columns.h.Write(row, units, h);
       if (is_first_of_two) continue;
       WriteOutput(columns, row, units, h);
-      if constexpr (kRoundsOperands<P>) units.Write(h, columns.hidden.At(row));
+      if (columns.keeps_hidden()) units.Write(h, columns.hidden.At(row));
     }
   }
 
@@ -692,9 +724,9 @@ class LayerForward {
       }
     }
     if (kHalf == StepHalf::kFirst && shape_.has_second_half) {
-      units.Write(Vector<T>{}, columns.h.At(row));
+      columns.h.Write(row, units, Vector<T>{});
     } else {
-      units.Write(units.Read(columns.h_prev.At(row)), columns.h.At(row));
+      columns.h.Write(row, units, units.Read(columns.h_prev.At(row)));
       WriteOutput(columns, row, units, Vector<T>{});
     }
   }
@@ -727,7 +759,7 @@ class LayerForward {
         },
         [&](auto unit, auto units, const ColumnView<T>& product) {
           ForwardColumns columns = StateColumns(step, d, t, unit);
-          columns.h = steps_.State(step + 1, d).Column(unit);
+          columns.h = steps_.StateColumns(step + 1, d, unit);
           if constexpr (kHasFinish<Cell>) {
             const std::int64_t unit_col = steps_.Col(unit);
             columns.projected =
@@ -755,9 +787,9 @@ class LayerForward {
       const bool is_valid = a_.lengths.IsValid(t, row);
       const Vector<T> h =
           units.Read(is_valid ? product.At(i) : columns.h_prev.At(row));
-      units.Write(h, columns.h.At(row));
+      columns.h.Write(row, units, h);
       WriteOutput(columns, row, units, is_valid ? h : Vector<T>{});
-      if constexpr (kRoundsOperands<P>) units.Write(h, columns.hidden.At(row));
+      if (columns.keeps_hidden()) units.Write(h, columns.hidden.At(row));
     }
   }
 
@@ -773,6 +805,7 @@ class LayerForward {
   const bool reads_in_place_;
   const bool is_fused_;
   const bool output_is_uncached_;
+  const GateMasks<T> input_masks_;
   const ForwardSteps<P, Cell> steps_;
   const std::int64_t group_size_;  // panels that a task multiplies at once
 };

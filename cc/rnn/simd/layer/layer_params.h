@@ -41,17 +41,14 @@ class LayerParams {
   LayerParams(const RnnConfig& config, const LayerShape& shape,
               const Weights<E>& weights)
       : layout_(config),
-        is_gru_(config.mode == RnnMode::kGru ||
-                config.mode == RnnMode::kGruResetBefore),
-        bias_rows_(KerasBiasRows(config.mode)),
+        mode_(config.mode),
         num_gates_(config.num_gates()),
         shape_(shape),
         weights_(weights) {}
 
   // The first column of a gate in Keras's weights.
   std::int64_t KerasCol(std::int64_t gate) const {
-    // In Keras, a GRU's update gate precedes the reset gate.
-    if (is_gru_ && gate < 2) gate = 1 - gate;
+    gate = KerasPlace(mode_, gate);
     if (weights_.has_new_cell_second && (gate == 1 || gate == 2)) {
       gate = 3 - gate;
     }
@@ -113,7 +110,7 @@ class LayerParams {
   }
   E* RecurrentBias(std::int64_t direction, std::int64_t gate) const {
     if (is_transposed()) {
-      return bias_rows_ > 1 ? KerasBias(/*row=*/1, gate) : nullptr;
+      return KerasBiasRows(mode_) > 1 ? KerasBias(/*row=*/1, gate) : nullptr;
     }
     return CudnnGate(layout_.RecurrentBias(shape_.PseudoLayer(direction)), gate)
         .data;
@@ -141,8 +138,7 @@ class LayerParams {
   }
 
   CudnnRnnParamsLayout layout_;
-  bool is_gru_;
-  std::int64_t bias_rows_;
+  RnnMode mode_;
   std::int64_t num_gates_;
   LayerShape shape_;
   const Weights<E> weights_;

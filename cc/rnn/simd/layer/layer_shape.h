@@ -26,7 +26,9 @@ struct LayerShape {
         first_pseudo_layer(layer * config.num_directions),
         skips_input(layer == 0 && config.skip_input),
         is_projected(config.num_proj > 0),
-        has_second_half(config.has_second_half()) {}
+        has_second_half(config.has_second_half()),
+        input_copies(config.num_input_copies()),
+        state_copies(config.num_state_copies()) {}
 
   std::int64_t PseudoLayer(std::int64_t direction) const {
     return first_pseudo_layer + direction;
@@ -57,6 +59,9 @@ struct LayerShape {
   bool skips_input;
   bool is_projected;
   bool has_second_half;  // of each step: see RnnConfig
+  // See RnnConfig.
+  std::int64_t input_copies;
+  std::int64_t state_copies;
 };
 
 // A range of consecutive steps.

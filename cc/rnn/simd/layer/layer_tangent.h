@@ -5,7 +5,10 @@
 #define TF_RNN_OPS_CC_RNN_SIMD_LAYER_LAYER_TANGENT_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "cc/rnn/arena.h"
 #include "cc/rnn/executor.h"
@@ -14,6 +17,7 @@
 #include "cc/rnn/simd/cells/cells.h"
 #include "cc/rnn/simd/cells/chosen_activation.h"
 #include "cc/rnn/simd/layer/forward_steps.h"
+#include "cc/rnn/simd/layer/gate_masks.h"
 #include "cc/rnn/simd/layer/kept_activations.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
@@ -48,6 +52,8 @@ struct LayerTangentArguments {  // with B > 0 and U > 0
   T* dot_h = nullptr;  // [D, B, O]
   T* dot_c = nullptr;  // [D, B, U]; LSTM only
   KeptActivations<T> dot_kept;
+  const T* input_masks = nullptr;  // see GateMasks
+  const T* state_masks = nullptr;
 };
 
 // Scratch memory for any layer of the network.
@@ -61,10 +67,11 @@ struct LayerTangentScratch {
   PanelWeightsMemory<PlainProducts<P>> dot_weights;  // if there are dot_params
   T* input_bias;      // [D, panels of U, G * kTileCols]
   T* recurrent_bias;  // likewise, of the gates that multiply h_prev
-  P* dot_input;       // a left operand [R, F]
-  P* input;           // a left operand [R, F], if there are dot_params
-  P* h_prev;          // a left operand [R, O], if there are dot_params
-  T* projected;       // [D, R, panels of U, G * kTileCols]
+  P* dot_input;       // [input copies] left operands [R, F]
+  P* input;           // likewise, if there are dot_params
+  // [state copies] left operands [R, O], if there are dot_params
+  P* h_prev;
+  T* projected;  // [D, R, panels of U, G * kTileCols]
   // Likewise, of the gates that multiply h_prev, if there are dot_params.
   T* recurrent;
   ForwardStepsScratch<P> steps;
@@ -85,9 +92,11 @@ struct LayerTangentScratch {
     const std::int64_t fan_in = config.largest_fan_in();
     input_bias = arena.Take<T>(directions * panel_cols);
     recurrent_bias = arena.Take<T>(directions * recurrent_cols);
-    dot_input = arena.Take<P>(Left::Size(rows, fan_in));
-    input = arena.Take<P>(Left::Size(dot_rows, fan_in));
-    h_prev = arena.Take<P>(Left::Size(dot_rows, config.output_size()));
+    const std::int64_t copies = config.num_input_copies();
+    dot_input = arena.Take<P>(copies * Left::Size(rows, fan_in));
+    input = arena.Take<P>(copies * Left::Size(dot_rows, fan_in));
+    h_prev = arena.Take<P>(config.num_state_copies() *
+                           Left::Size(dot_rows, config.output_size()));
     projected = arena.Take<T>(directions * panel_cols * rows);
     recurrent = arena.Take<T>(directions * recurrent_cols * dot_rows);
   }
@@ -110,8 +119,10 @@ class LayerTangent {
         dot_weights_(a_.config, shape_, a_.dot_weights, scratch_.dot_weights),
         states_(shape_, a_.lengths, a_.states),
         has_dot_params_(a_.dot_weights.any()),
-        steps_(shape_, sweep_, a_.lengths, kRecurrentCols * shape_.output_size,
-               scratch_.steps, executor) {}
+        input_masks_(GateMasks<T>::OfInput(a_.config, shape_, a_.input_masks)),
+        state_masks_(GateMasks<T>::OfState(a_.config, shape_, a_.state_masks)),
+        steps_(shape_, sweep_, a_.lengths, state_masks_,
+               kRecurrentCols * shape_.output_size, scratch_.steps, executor) {}
 
   void Run() const {
     if (shape_.time == 0) return;
@@ -120,7 +131,7 @@ class LayerTangent {
     PackBiases();
     steps_.ClearStates();
     for (std::int64_t d = 0; d < shape_.directions; ++d) {
-      Pack(OfDirection(a_.dot_h, d), steps_.State(0, d));
+      steps_.SetInitialState(d, Constant(OfDirection(a_.dot_h, d)));
     }
     sweep_.ForEachChunk(executor_, [&](const StepChunk& chunk) {
       for (std::int64_t d = 0; d < shape_.directions; ++d)
@@ -131,6 +142,8 @@ class LayerTangent {
 
  private:
   using Left = MutableLeftMatrix<P>;
+  // A left operand, or the first of its copies, and all panels of a matrix.
+  using Factor = std::pair<Left, MutableRightMatrix<P>>;
 
   static constexpr std::int64_t kPanelCols = ForwardSteps<P, Cell>::kPanelCols;
   static constexpr std::int64_t kRecurrentCols =
@@ -211,37 +224,59 @@ class LayerTangent {
       }
       return;
     }
-    ProductSum<P> sum;
-    if (a_.dot_input != nullptr) {
-      const Left dot_x(scratch_.dot_input, rows, shape_.fan_in);
+    const auto pack = [&](const T* from, P* to) {
+      const Left input(to, rows, shape_.fan_in);
       RunTogether(executor_,
-                  PackWork(InputRows(a_.dot_input, d, chunk), dot_x));
-      sum.Add(dot_x, weights_.Input(d, 0, steps_.panels()));
+                  PackMaskedWork(InputRows(from, d, chunk), input, input_masks_,
+                                 /*first_gate=*/0, Cell::kGates,
+                                 sweep_.FirstTime(d, chunk), rows));
+      return input;
+    };
+    Factor dot_x{Left(), weights_.Input(d, 0, steps_.panels())};
+    Factor x{Left(), dot_weights_.Input(d, 0, steps_.panels())};
+    if (a_.dot_input != nullptr) {
+      dot_x.first = pack(a_.dot_input, scratch_.dot_input);
     }
-    if (has_dot_params_) {
-      const Left x(scratch_.input, rows, shape_.fan_in);
-      RunTogether(executor_, PackWork(InputRows(a_.input, d, chunk), x));
-      sum.Add(x, dot_weights_.Input(d, 0, steps_.panels()));
-    }
+    if (has_dot_params_) x.first = pack(a_.input, scratch_.input);
     if (has_projected()) {
-      RunTogether(executor_, MultiplyWork(sum, Constant(InputBias(d)),
-                                          projected, executor_.num_threads()));
+      MultiplyPanels(std::array{dot_x, x}, input_masks_, InputGate<Cell>,
+                     InputBias(d), projected);
     }
+  }
+
+  // out = bias + the sum of the products of factors, for all panels.
+  // masks: of the left factors. gate_of: see MultiplyCopies
+  template <std::size_t kCount, typename GateOf>
+  void MultiplyPanels(const std::array<Factor, kCount>& factors,
+                      const GateMasks<T>& masks, const GateOf& gate_of,
+                      const MatrixView<T>& bias,
+                      const MatrixView<T>& out) const {
+    if (masks.any()) {
+      steps_.MultiplyCopies(factors, gate_of, bias, out);
+      return;
+    }
+    ProductSum<P> sum;
+    for (const auto& [left, right] : factors) {
+      if (left.data != nullptr) sum.Add(left, right);
+    }
+    RunTogether(executor_, MultiplyWork(sum, Constant(bias), out,
+                                        executor_.num_threads()));
   }
 
   void PrepareRecurrent(std::int64_t d, const StepChunk& chunk) const {
     const std::int64_t rows = sweep_.Rows(chunk);
     const Left h_prev(scratch_.h_prev, rows, shape_.output_size);
-    RunTogether(
-        executor_,
-        PackWork(PreviousHiddenRows<T>{states_, d, sweep_.FirstTime(d, chunk),
-                                       shape_.batch, rows, shape_.output_size},
-                 h_prev));
+    const std::int64_t first_time = sweep_.FirstTime(d, chunk);
+    const PreviousHiddenRows<T> states{states_,      d,    first_time,
+                                       shape_.batch, rows, shape_.output_size};
     RunTogether(executor_,
-                MultiplyWork(ProductSum<P>(h_prev, dot_weights_.Recurrent(
-                                                       d, 0, steps_.panels())),
-                             Constant(RecurrentBias(d)), Recurrent(d, chunk),
-                             executor_.num_threads()));
+                PackMaskedWork(states, h_prev, state_masks_, /*first_gate=*/0,
+                               Cell::kRecurrentGates, first_time, rows));
+    MultiplyPanels(
+        std::array{
+            Factor{h_prev, dot_weights_.Recurrent(d, 0, steps_.panels())}},
+        state_masks_, [](std::int64_t block) { return block; },
+        RecurrentBias(d), Recurrent(d, chunk));
   }
 
   void RunSteps(const StepChunk& chunk) const {
@@ -264,32 +299,29 @@ class LayerTangent {
     const std::int64_t row = sweep_.FirstRow(d, chunk, i) + task.row;
     // Samples that have ended are not multiplied.
     const std::int64_t rows = a_.lengths.ValidSamples(t, task.row, task.rows);
-    task.ForEachPanelGroup(steps_.group_size(), [&](auto panel,
-                                                    auto num_panels) {
-      const MatrixView<T> product =
-          steps_.Product(rows, num_panels * kRecurrentCols, worker);
-      const LeftMatrix<P> state = steps_.State(step, d).Rows(task.row, rows);
-      const std::int64_t next = task.PanelAfter(panel + num_panels - 1);
-      const MatrixView<const T> recurrent =
-          has_dot_params_
-              ? Constant(Recurrent(d, chunk).Block(row, panel * kRecurrentCols,
-                                                   rows, product.cols))
-              : NoMatrix<T>();
-      Multiply(ProductSum<P>(state, weights_.Recurrent(d, panel, num_panels)),
-               recurrent, product,
-               ProductSum<P>(state, weights_.Recurrent(d, next, 1)));
-      task.ForEachVector<T>(
-          panel, num_panels, shape_.units, [&](auto unit, auto units) {
-            TangentColumns columns =
-                Columns(step, d, t, unit, StepHalf::kFirst);
-            columns.projected = ProjectedColumn(d, chunk, row, task, unit);
-            columns.product = Constant(product).Column(
-                (unit / kTileCols<T> - panel) * kRecurrentCols +
-                unit % kTileCols<T>);
-            RunActivatedCells<Cell::kFirstRecurrent, StepHalf::kFirst>(
-                task, t, columns, units);
-          });
-    });
+    task.ForEachPanelGroup(
+        steps_.group_size(), [&](auto panel, auto num_panels) {
+          const MatrixView<T> product =
+              steps_.Product(rows, num_panels * kRecurrentCols, worker);
+          const MatrixView<const T> recurrent =
+              has_dot_params_
+                  ? Constant(Recurrent(d, chunk).Block(
+                        row, panel * kRecurrentCols, rows, product.cols))
+                  : NoMatrix<T>();
+          steps_.MultiplyState(weights_, step, task, panel, num_panels,
+                               recurrent, product);
+          task.ForEachVector<T>(
+              panel, num_panels, shape_.units, [&](auto unit, auto units) {
+                TangentColumns columns =
+                    Columns(step, d, t, unit, StepHalf::kFirst);
+                columns.projected = ProjectedColumn(d, chunk, row, task, unit);
+                columns.product = Constant(product).Column(
+                    (unit / kTileCols<T> - panel) * kRecurrentCols +
+                    unit % kTileCols<T>);
+                RunActivatedCells<Cell::kFirstRecurrent, StepHalf::kFirst>(
+                    task, t, columns, units);
+              });
+        });
   }
 
   // Null for zeros. row: the first row of the task in the chunk, row 0 of the
@@ -310,10 +342,10 @@ class LayerTangent {
     ColumnView<const T> product;    // row 0: first row of task
     ColumnView<T> dot_c;
     ColumnView<T> dot_kept;
-    ColumnView<P> cell_output;
+    MaskedColumns<P> cell_output;
     // The tangent of the hidden state or, in the first half of two, of what the
     // second multiplies.
-    ColumnView<P> result;
+    MaskedColumns<P> result;
     ColumnView<T> dot_h;
     ColumnView<T> output;  // null in the first half of two
   };
@@ -332,11 +364,12 @@ class LayerTangent {
           shape_.OfDirection(a_.dot_c, d, shape_.units).Column(unit);
     }
     if (shape_.has_second_half && half == StepHalf::kFirst) {
-      columns.result = steps_.CellOutput(kTangentPart, d).Column(unit);
-      if (has_dot_params_)
-        columns.cell_output = steps_.CellOutput(kValuePart, d).Column(unit);
+      columns.result = steps_.CellOutputColumns(kTangentPart, d, t, unit);
+      if (has_dot_params_) {
+        columns.cell_output = steps_.CellOutputColumns(kValuePart, d, t, unit);
+      }
     } else {
-      columns.result = steps_.State(step + 1, d).Column(unit);
+      columns.result = steps_.StateColumns(step + 1, d, unit);
       columns.output = OutputColumn(d, t, unit);
     }
     // With a projection, the state has fewer columns than the cells.
@@ -392,9 +425,9 @@ class LayerTangent {
       run.dot_c = columns.dot_c.At(row);
       run.dot_kept = columns.dot_kept.At(row);
       const Dual<T> result = ForwardHalf<kHalf, Cell>(run);
-      units.Write(result.tangent, columns.result.At(row));
-      if (columns.cell_output.data != nullptr) {
-        units.Write(result.value, columns.cell_output.At(row));
+      columns.result.Write(row, units, result.tangent);
+      if (columns.cell_output.to.data != nullptr) {
+        columns.cell_output.Write(row, units, result.value);
       }
       if (columns.output.data == nullptr) continue;
       units.Write(result.tangent, columns.dot_h.At(row));
@@ -407,12 +440,12 @@ class LayerTangent {
   void SkipCell(const TangentColumns& columns, std::int64_t row,
                 const Units& units) const {
     if (columns.output.data == nullptr) {
-      units.Write(Vector<T>{}, columns.result.At(row));
-      if (columns.cell_output.data != nullptr) {
-        units.Write(Vector<T>{}, columns.cell_output.At(row));
+      columns.result.Write(row, units, Vector<T>{});
+      if (columns.cell_output.to.data != nullptr) {
+        columns.cell_output.Write(row, units, Vector<T>{});
       }
     } else {
-      units.Write(units.Read(columns.dot_h.At(row)), columns.result.At(row));
+      columns.result.Write(row, units, units.Read(columns.dot_h.At(row)));
       units.Write(Vector<T>{}, columns.output.At(row));
     }
   }
@@ -459,7 +492,7 @@ class LayerTangent {
         continue;
       }
       const Vector<T> dot_h = units.Read(columns.product.At(i));
-      units.Write(dot_h, columns.result.At(row));
+      columns.result.Write(row, units, dot_h);
       units.Write(dot_h, columns.dot_h.At(row));
       units.Write(dot_h, columns.output.At(row));
     }
@@ -475,6 +508,8 @@ class LayerTangent {
   const PanelWeights<PlainProducts<P>, Cell> dot_weights_;
   const LayerStates<T> states_;
   const bool has_dot_params_;
+  const GateMasks<T> input_masks_;
+  const GateMasks<T> state_masks_;
   const ForwardSteps<P, Cell> steps_;
 };
 

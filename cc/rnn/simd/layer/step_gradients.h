@@ -12,6 +12,7 @@
 #include "cc/rnn/executor.h"
 #include "cc/rnn/rnn_config.h"
 #include "cc/rnn/simd/cells/cells.h"
+#include "cc/rnn/simd/layer/gate_masks.h"
 #include "cc/rnn/simd/layer/layer_params.h"
 #include "cc/rnn/simd/layer/layer_shape.h"
 #include "cc/rnn/simd/matmul/matrix_view.h"
@@ -41,12 +42,14 @@ struct StepGradientsScratch {
   // A right operand [R, U], if steps have second halves; with Keras's weights a
   // left one.
   P* packed_cell_outputs;
-  P* input;         // a right operand [R, F]; with Keras's weights a left one
-  P* states;        // a right operand [R, O]; with Keras's weights a left one
+  // A right operand [R, F]; with Keras's weights [input copies] left ones.
+  P* input;
+  // A right operand [R, O]; with Keras's weights [state copies] left ones.
+  P* states;
   P* right_blocks;  // [N] right operands [R, U], with Keras's weights
   // The transposes of the left operands: [N] of [U, R], and one [O, R] with a
-  // projection; with Keras's weights one [F, R], one [O, R] and, if steps have
-  // second halves, one [U, R].
+  // projection; with Keras's weights [input copies] of [F, R], if steps have
+  // second halves one [U, R], and [state copies] of [O, R].
   P* transposed;
   T* biases;  // [D, N, U], and [U] for each peephole
 
@@ -79,13 +82,15 @@ struct StepGradientsScratch {
     CheckedInt transposed_size =
         projections * Left::Size(output_size, depth.value());
     if (weights.is_keras()) {
-      input = arena.Take<P>(Left::Size(depth, fan_in));
-      states = arena.Take<P>(Left::Size(depth, output_size));
+      const std::int64_t input_copies = config.num_input_copies();
+      const std::int64_t copies = config.num_state_copies();
+      input = arena.Take<P>(input_copies * Left::Size(depth, fan_in));
+      states = arena.Take<P>(copies * Left::Size(depth, output_size));
       right_blocks =
           arena.Take<P>(num_blocks * Right::Size(depth, config.num_units));
-      transposed_size = Left::Size(fan_in, depth.value()) +
-                        Left::Size(output_size, depth.value()) +
-                        second_halves * Left::Size(units, depth.value());
+      transposed_size = input_copies * Left::Size(fan_in, depth.value()) +
+                        second_halves * Left::Size(units, depth.value()) +
+                        copies * Left::Size(output_size, depth.value());
     } else {
       input = arena.Take<P>(Right::Size(depth, fan_in));
       states = arena.Take<P>(Right::Size(depth, output_size));
@@ -122,13 +127,17 @@ class StepGradients {
   // needed. d_peepholes: likewise.
   StepGradients(const RnnConfig& config, const LayerShape& shape,
                 const Sweep& sweep, std::int64_t times,
-                const Weights<T>& d_weights, const Peepholes<T>& d_peepholes,
+                const GateMasks<T>& input_masks,
+                const GateMasks<T>& state_masks, const Weights<T>& d_weights,
+                const Peepholes<T>& d_peepholes,
                 const StepGradientsScratch<P>& scratch, Executor& executor)
       : scratch_(scratch),
         executor_(executor),
         shape_(shape),
         sweep_(sweep),
         times_(times),
+        input_masks_(input_masks),
+        state_masks_(state_masks),
         wants_weights_(d_weights.any()),
         first_sum_(wants_weights_ ? 0 : Cell::kBlocks),
         end_of_sums_(Cell::kBlocks + (d_peepholes.any() ? kNumPeepholes : 0)),
@@ -289,45 +298,73 @@ class StepGradients {
   void AddTransposedMatrices(std::int64_t direction, const StepChunk& chunk,
                              const Hidden& h_prev, const Input& x, bool add,
                              WeightGradients* gradients) const {
+    // The first copies.
     const Left input(scratch_.input, x.rows, shape_.fan_in);
     const Left states(scratch_.states, h_prev.rows, shape_.output_size);
+    const std::int64_t first_time = sweep_.FirstTime(direction, chunk);
+    const std::int64_t step_rows = sweep_.Rows(chunk);
     WorkList<RepackWork<P, Right>> blocks;
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
       blocks.Add({Block(direction, block, chunk), RightBlock(block, chunk)});
     }
-    RunTogether(executor_, PackWork(h_prev, states), PackWork(x, input),
+    RunTogether(executor_,
+                PackMaskedWork(h_prev, states, state_masks_, /*first_gate=*/0,
+                               Cell::kRecurrentGates, first_time, step_rows),
+                PackMaskedWork(x, input, input_masks_, /*first_gate=*/0,
+                               Cell::kGates, first_time, step_rows),
                 blocks);
+    const auto transposed_input = [&](std::int64_t copy) {
+      return scratch_.transposed +
+             copy * SizeOf<Left>(shape_.fan_in, MostRows());
+    };
+    P* const transposed_cell_outputs = transposed_input(shape_.input_copies);
     P* const transposed_states =
-        scratch_.transposed + SizeOf<Left>(shape_.fan_in, MostRows());
+        transposed_cell_outputs +
+        (shape_.has_second_half ? SizeOf<Left>(shape_.units, MostRows()) : 0);
+    const auto transposed_state = [&](std::int64_t copy) {
+      return transposed_states +
+             copy * SizeOf<Left>(shape_.output_size, MostRows());
+    };
     if constexpr (kTransposesLeft<P>) {
-      RunTogether(executor_, TransposeLeftWork<P>(input, scratch_.transposed),
-                  TransposeLeftWork<P>(states, transposed_states));
+      WorkList<TransposeLeftWork<P>> copies;
+      for (std::int64_t i = 0; i < shape_.input_copies; ++i) {
+        copies.Add({NthCopy(input, i), transposed_input(i)});
+      }
+      for (std::int64_t i = 0; i < shape_.state_copies; ++i) {
+        copies.Add({NthCopy(states, i), transposed_state(i)});
+      }
+      RunTogether(executor_, copies);
     }
     for (std::int64_t gate = 0; gate < Cell::kRecurrentGates; ++gate) {
+      const std::int64_t copy = Min(gate, shape_.state_copies - 1);
       gradients->matrices.Add(
-          MakeWeightWork(states, transposed_states,
+          MakeWeightWork(NthCopy(states, copy), transposed_state(copy),
                          RightBlock(Cell::kFirstRecurrent + gate, chunk), add,
                          d_params_.Recurrent(direction, gate)));
     }
     if constexpr (kHasFinish<Cell>) {
       const Left cell_outputs(scratch_.packed_cell_outputs, h_prev.rows,
                               shape_.units);
-      P* const transposed =
-          transposed_states + SizeOf<Left>(shape_.output_size, MostRows());
-      RunTogether(executor_, PackWork(Constant(CellOutputs(direction, chunk)),
-                                      cell_outputs));
-      if constexpr (kTransposesLeft<P>) {
-        RunTogether(executor_, TransposeLeftWork<P>(cell_outputs, transposed));
-      }
       constexpr std::int64_t kLast = Cell::kGates - 1;
-      gradients->matrices.Add(
-          MakeWeightWork(cell_outputs, transposed, RightBlock(kLast, chunk),
-                         add, d_params_.Recurrent(direction, kLast)));
-    }
-    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+      RunTogether(executor_,
+                  PackMaskedWork(Constant(CellOutputs(direction, chunk)),
+                                 cell_outputs, state_masks_, kLast, /*gates=*/1,
+                                 first_time, step_rows));
+      if constexpr (kTransposesLeft<P>) {
+        RunTogether(executor_, TransposeLeftWork<P>(cell_outputs,
+                                                    transposed_cell_outputs));
+      }
       gradients->matrices.Add(MakeWeightWork(
-          input, scratch_.transposed, RightBlock(gate, chunk).Rows(0, x.rows),
-          add, d_params_.Input(direction, InputGate<Cell>(gate))));
+          cell_outputs, transposed_cell_outputs, RightBlock(kLast, chunk), add,
+          d_params_.Recurrent(direction, kLast)));
+    }
+    for (std::int64_t block = 0; block < Cell::kGates; ++block) {
+      const std::int64_t gate = InputGate<Cell>(block);
+      const std::int64_t copy = Min(gate, shape_.input_copies - 1);
+      gradients->matrices.Add(
+          MakeWeightWork(NthCopy(input, copy), transposed_input(copy),
+                         RightBlock(block, chunk).Rows(0, x.rows), add,
+                         d_params_.Input(direction, gate)));
     }
   }
 
@@ -383,6 +420,8 @@ class StepGradients {
   const LayerShape shape_;
   const Sweep sweep_;
   const std::int64_t times_;
+  const GateMasks<T> input_masks_;
+  const GateMasks<T> state_masks_;
   const bool wants_weights_;
   // The blocks whose rows are summed.
   const std::int64_t first_sum_;

@@ -108,6 +108,8 @@ class BackwardPass {
     network.lengths = memory_.samples.lengths();
     network.weights[kValue] = memory_.weights.Read(executor);
     network.peepholes = memory_.peepholes.Read(executor);
+    network.input_masks = memory_.input_masks.Read(executor);
+    network.state_masks = memory_.state_masks.Read(executor);
     network.input[kValue] = memory_.input.Read(network.lengths, executor);
     LayerStateArrays<C>& states = network.states[kValue];
     states.input_h = memory_.input_h.Read(executor);

@@ -174,6 +174,8 @@ class BackwardGradPass {
     const C* dot_input;  // null for zeros
     LayerStateArrays<C> states;
     LayerStateArrays<C> dot_states;
+    const C* input_masks;
+    const C* state_masks;
   };
 
   Network ReadNetwork(Executor& executor) const {
@@ -188,6 +190,8 @@ class BackwardGradPass {
     network.states.output = memory_.output.Read(executor);
     network.dot_states.input_h = memory_.dot_input_h.Read(executor);
     network.dot_states.input_c = memory_.dot_input_c.Read(executor);
+    network.input_masks = memory_.input_masks.Read(executor);
+    network.state_masks = memory_.state_masks.Read(executor);
     return network;
   }
 
@@ -265,6 +269,8 @@ class BackwardGradPass {
       layer.dot_input = DotInput(network, i, executor);
       layer.states = States(network, i);
       layer.dot_output = DotOutput(i);
+      layer.input_masks = network.input_masks;
+      layer.state_masks = network.state_masks;
       layer.dot_h = dot_h + i * hidden_size();
       layer.dot_c = dot_c + i * cell_size();
       layer.dot_kept =
@@ -309,6 +315,8 @@ class BackwardGradPass {
       tangent.h = dot_d_h + i * hidden_size();
       tangent.c = dot_d_c + i * cell_size();
       layer.d_weights = memory_.dot_d_weights.Target();
+      layer.input_masks = network.input_masks;
+      layer.state_masks = network.state_masks;
       WithCell<C>(a_.config.mode, [&](auto cell) {
         LayerBackward<P, decltype(cell), 2>(layer, memory_.sweeps.gradient,
                                             executor)

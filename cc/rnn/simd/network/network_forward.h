@@ -151,6 +151,8 @@ class ForwardPass {
     layer.lengths = memory_.samples.lengths();
     layer.weights = memory_.weights.Read(executor);
     layer.peepholes = memory_.peepholes.Read(executor);
+    layer.input_masks = memory_.input_masks.Read(executor);
+    layer.state_masks = memory_.state_masks.Read(executor);
     layer.input = memory_.input.Read(executor);
     layer.input_h = memory_.input_h.Read(executor);
     layer.input_c = memory_.input_c.Read(executor);

@@ -55,7 +55,12 @@ struct NetworkShapes {
         cell_state{config.num_pseudo_layers(), size.batch,
                    config.has_cell_state() ? config.num_units : 0},
         peephole{1, 1, config.num_units},
-        num_layers(config.num_layers) {}
+        input_mask{1, size.batch, config.input_size},
+        state_mask{1, size.batch, config.num_units},
+        num_layers(config.num_layers) {
+    if (config.input_dropout == GateDropout::kMasksOfSteps) input_mask = input;
+    if (config.state_dropout == GateDropout::kMasksOfSteps) state_mask = output;
+  }
 
   // Of a layer's states and output; requires B > 0 and U > 0.
   std::int64_t hidden_size() const {
@@ -71,6 +76,8 @@ struct NetworkShapes {
   StagedShape hidden_state;
   StagedShape cell_state;
   StagedShape peephole;
+  StagedShape input_mask;
+  StagedShape state_mask;
   std::int64_t num_layers;
 };
 
@@ -188,6 +195,40 @@ class Samples {
   std::int32_t* sorted_lengths_;  // [B]
 };
 
+// A caller's masks of each gate, side by side in the network's type.
+template <typename T>
+class StagedMasks {
+ public:
+  using C = ComputeType<T>;
+
+  // gates: their number, or 0 if there are no masks. shape: of the masks of one
+  // gate. shape, layout: see StagedArray.
+  StagedMasks(std::int64_t gates, const T* const* callers,
+              const StagedShape* shape, const CallersLayout* layout,
+              Arena& arena)
+      : gates_(gates),
+        callers_(callers),
+        shape_(shape),
+        layout_(layout),
+        masks_(arena.Take<C>(gates_ * shape->size())) {}
+
+  // The masks of all gates, or null if there are none.
+  const C* Read(Executor& executor) const {
+    for (std::int64_t gate = 0; gate < gates_; ++gate) {
+      StagedArray<const T>(callers_[gate], shape_, layout_)
+          .ReadTo(masks_ + gate * shape_->size().value(), executor);
+    }
+    return gates_ > 0 ? masks_ : nullptr;
+  }
+
+ private:
+  const std::int64_t gates_;
+  const T* const* const callers_;  // [gates]
+  const StagedShape* shape_;
+  const CallersLayout* layout_;
+  C* const masks_;
+};
+
 // The memory that all passes need: copies of the caller's inputs, except
 // `input`, where the network needs another form.
 // P: the type of params and product operands.
@@ -201,7 +242,11 @@ struct PassMemory {
         input_c(a.input_c, &shapes.cell_state, &layout, arena, kIsNeeded),
         weights(a.config, a.weights, arena),
         peepholes(a.weights.peepholes, &shapes.peephole, &kNetworksLayout,
-                  arena) {}
+                  arena),
+        input_masks(a.config.drops_input() ? a.config.num_gates() : 0,
+                    a.input_masks, &shapes.input_mask, &layout, arena),
+        state_masks(a.config.drops_state() ? a.config.num_gates() : 0,
+                    a.state_masks, &shapes.state_mask, &layout, arena) {}
   // Members refer to others.
   PassMemory(const PassMemory&) = delete;
 
@@ -212,6 +257,8 @@ struct PassMemory {
   const StagedArray<const T> input_c;
   const StagedWeights<const T, P> weights;
   const StagedArrays<Peepholes, const T> peepholes;
+  const StagedMasks<T> input_masks;
+  const StagedMasks<T> state_masks;
 };
 
 // Copies the steps of a sequence, with zeros after the end of each sequence,

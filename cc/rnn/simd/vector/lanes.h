@@ -28,6 +28,8 @@ TF_RNN_OPS_VECTOR_INLINE void StoreRounded(V x, std::int64_t count,
 // Consecutive units of one sample that fill a vector.
 template <typename T>
 struct WholeVector {
+  static constexpr std::int64_t count = kVectorElements<T>;
+
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Read(const T* from) const {
     return Load<T>(from);
   }
