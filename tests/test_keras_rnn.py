@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ from checks import parity
 from checks.keras_layers import KERAS, MASKS, Tensor, check_equal, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs.keras_rnn import ACTIVATIONS, GATED, KINDS, NUM_GATES, arguments, has_cell_state
+from inputs.keras_rnn import ACTIVATIONS, GATED, KINDS, NUM_GATES, arguments, gate_masks, has_cell_state
 from inputs.pairs import every_pair
 
 from tf_rnn_ops import _plain_network, layers, raw_ops
@@ -192,6 +193,22 @@ THIRD_DERIVATIVES = [
     ),
     pytest.param("lstm", "gaps", {"activation": "sigmoid", "return_sequences": False}, marks=pytest.mark.slow),
     pytest.param("gru", "left-padded", {"zero_output_for_mask": True}, marks=pytest.mark.slow),
+    pytest.param("gru", "gaps", {"input_masks": gate_masks("gru", size=2), "state_masks": gate_masks("gru", size=3)}),
+    *(
+        pytest.param(
+            mode,
+            "gaps",
+            {"input_masks": gate_masks(mode, size=2, **options), "state_masks": gate_masks(mode, size=3, **options)},
+            marks=pytest.mark.slow,
+        )
+        for mode, options in (
+            ("lstm", {"count": 1}),
+            ("lstm", {"has_steps": True}),
+            ("gru_reset_before", {"has_steps": True}),
+            ("gru_reset_before", {"count": 1}),
+            ("rnn_tanh", {"has_steps": True}),
+        )
+    ),
 ]
 
 
@@ -320,11 +337,109 @@ def test_second_derivatives_with_other_activations_equal_keras(mode, activation)
         check_gradients(compute(inputs), expected, inputs)
 
 
+def outputs_of_cell(cell, inputs, of_input, of_state, go_backwards):
+    """Returns the outputs of all steps and the final states of a cell of Keras, with these dropout masks."""
+    weights = [inputs[name] for name in ("kernel", "recurrent_kernel", "bias")]
+    others = [each.value for each in cell.non_trainable_variables]
+    states, outputs = [inputs["initial_h"], inputs["initial_c"]][: len(tf.nest.flatten(cell.state_size))], []
+    steps = range(inputs["sequences"].shape[1])
+    for i, t in enumerate(reversed(steps) if go_backwards else steps):
+        for name, masks, step in (("_dropout_mask", of_input, t), ("_recurrent_dropout_mask", of_state, i)):
+            drawn = [mask[:, step] if mask.shape.rank == 3 else mask for mask in masks]
+            setattr(cell, name, drawn if len(drawn) > 1 else drawn[0])
+        (y, new), _ = cell.stateless_call(weights, others, inputs["sequences"][:, t], states, training=True)
+        is_taken = inputs["mask"][:, t, tf.newaxis]
+        states = [tf.where(is_taken, *each) for each in zip(tf.nest.flatten(new), states, strict=True)]
+        outputs.append(tf.where(is_taken, y, tf.zeros_like(y)))
+    return [tf.stack(outputs, axis=1), *states]
+
+
+@pytest.mark.parametrize("has_steps", [False, True], ids=["same", "steps"])
+@pytest.mark.parametrize("go_backwards", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("mode", KINDS)
+def test_dropout_equals_a_cell_of_keras(mode, go_backwards, has_steps):
+    """With its first and second derivatives."""
+    inputs = arguments(mode, mask=MASKS["gaps"])
+    of_input, of_state = (gate_masks(mode, size=size, has_steps=has_steps) for size in (3, 5))
+    cell = make_keras(mode, inputs, use_bias=True, dropout=0.5, recurrent_dropout=0.5).cell
+    flags = {"return_sequences": True, "zero_output_for_mask": True, "go_backwards": go_backwards}
+    of_op = functools.partial(outputs_of_op, rnn_mode=mode, input_masks=of_input, state_masks=of_state, **flags)
+    of_cell = functools.partial(outputs_of_cell, cell, of_input=of_input, of_state=of_state, go_backwards=go_backwards)
+    check_equal(of_op(inputs), of_cell(inputs), f"KerasRNN {mode}")
+    expected = gradients_of_penalty(of_cell, inputs)
+    check_gradients(gradients_of_penalty(of_op, inputs), expected, inputs)
+    unknown = of_unknown_shapes(functools.partial(gradients_of_penalty, of_op))
+    check_gradients(unknown(inputs), expected, inputs)
+
+
+@pytest.mark.parametrize("mode", KINDS)
+def test_one_mask_is_for_all_gates(mode):
+    inputs = arguments(mode)
+    (of_input,), (of_state,) = (gate_masks(mode, size=size, count=1) for size in (3, 5))
+    one, each = (
+        raw_ops.KerasRNN(**inputs, rnn_mode=mode, input_masks=[of_input] * count, state_masks=[of_state] * count)
+        for count in (1, NUM_GATES[mode])
+    )
+    check_equal(one[:3], each[:3], f"KerasRNN {mode}")
+
+
+@pytest.mark.parametrize("has_steps", [False, True], ids=["same", "steps"])
+@pytest.mark.parametrize(("mode", "dtype"), CASES)
+def test_dropout_in_every_type(mode, dtype, has_steps):
+    masks = {
+        f"{name}_masks": gate_masks(mode, dtype, time=3, size=size, has_steps=has_steps)
+        for name, size in (("input", 3), ("state", 5))
+    }
+    # Few steps, over which the rounding of tanh in 16 bits does not add up.
+    rounded = backprop_grad_arguments(arguments(mode, dtype, time=3), rnn_mode=mode, **masks)
+    wide = tf.nest.map_structure(lambda each: tf.cast(each, tf.float64) if is_float(each) else each, rounded)
+    forward = {name: wide[name] for name in (*arguments(mode), *masks)}
+    expected = raw_ops.KerasRNN(**forward, rnn_mode=mode)
+    wide["reserve_space"] = expected.reserve_space
+    actual = raw_ops.KerasRNN(**{name: rounded[name] for name in forward}, rnn_mode=mode)
+    parity.check(f"KerasRNN {mode}", "float64", *(Forward(*each[:2]) for each in (actual, expected)))
+    results = (ops.tf_rnn_ops_keras_rnn_backprop_grad(**each) for each in (rounded, wide))
+    parity.check(f"KerasRNNBackpropGrad {mode}", "float64", *results)
+
+
+class Forward(NamedTuple):
+    """The results of the op that do not depend on its type."""
+
+    outputs: tf.Tensor
+    final_h: tf.Tensor
+
+
+# The name of the masks, the masks, and the error.
+WRONG_MASKS = {
+    "no shape": ("state", [tf.ones([4])], r"\[0\] must have the shape \[batch, units\] = \[4,5\], but has \[4\]"),
+    "units": ("state", [tf.ones([4, 5])] * 3 + [tf.ones([4, 6])], r"\[3\] must have the shape \[batch, units\]"),
+    "features": ("input", [tf.ones([4, 5])], r"\[0\] must have the shape \[batch, features\] = \[4,3\]"),
+    "time": ("input", [tf.ones([4, 7, 3])], r"\[0\] must have the shape \[batch, time, features\] = \[4,6,3\]"),
+    "mixed": (
+        "state",
+        [tf.ones([4, 6, 5])] * 3 + [tf.ones([4, 5])],
+        r"\[3\] must have the shape \[batch, time, units\]",
+    ),
+    "number": ("input", [tf.ones([4, 3])] * 2, " must have no tensor, 1 or 4, one for each gate, but has 2"),
+}
+
+
+@pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("case", WRONG_MASKS)
+def test_wrong_masks_of_gates_are_rejected(case, in_graph):
+    name, masks, message = WRONG_MASKS[case]
+    call = functools.partial(raw_ops.KerasRNN, **arguments("lstm", "float32"), **{f"{name}_masks": masks})
+    with pytest.raises(ERRORS, match=f"{name}_masks{message}"):
+        (tf.function(call) if in_graph else call)()
+
+
 def backprop_grad_arguments(inputs, seed=7, **flags):
     """Returns arguments of KerasRNNBackpropGrad."""
     names = [name for name in inputs if name != "mask"]
     directions = {f"{name}_backprop_grad": data(*inputs[name].shape, seed=seed + i) for i, name in enumerate(names)}
     return {
+        "input_masks": [],
+        "state_masks": [],
         **backprop_arguments(inputs, **flags),
         **{name: tf.cast(each, inputs["sequences"].dtype) for name, each in directions.items()},
     }
@@ -559,6 +674,7 @@ def test_a_reserve_space_of_another_call_is_rejected():
         "time was 5, but is 6": backprop_arguments(arguments("lstm", "float32", time=5)),
         "rnn_mode was gru, but is lstm": backprop_arguments(arguments("gru", "float32"), rnn_mode="gru"),
         "the activations differ": backprop_arguments(inputs, activation="relu"),
+        "input_masks or state_masks differ": backprop_arguments(inputs, state_masks=gate_masks("lstm", "float32")),
     }
     right = backprop_arguments(inputs)
     for why, other in others.items():

@@ -97,7 +97,9 @@ def test_jacobians_equal_plain_keras(make):
     check(actual, jacobians())
 
 
-@pytest.mark.parametrize("stacked", ["initial_h", "kernel", "mask", "recurrent_kernel", "sequences"])
+@pytest.mark.parametrize(
+    "stacked", ["initial_h", "kernel", "mask", "recurrent_kernel", "sequences", "input_masks", "state_masks"]
+)
 @pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
 def test_any_input_of_keras_rnn_may_differ(mode, stacked):
     gates = {"lstm": 4, "gru": 3, "rnn_tanh": 1}[mode]
@@ -109,13 +111,16 @@ def test_any_input_of_keras_rnn_may_differ(mode, stacked):
         "kernel": normal(4, gates * 3),
         "recurrent_kernel": normal(3, gates * 3),
         "bias": normal(0),
+        "input_masks": normal(gates, 2, 4),
+        "state_masks": normal(gates, 2, 3),
     }
 
     def run(one):
         arguments = {**inputs, stacked: one}
+        masks = {name: tf.unstack(arguments.pop(name)) for name in ("input_masks", "state_masks")}
         with tf.GradientTape() as tape:
             tape.watch([arguments["sequences"], arguments["kernel"]])
-            results = raw_ops.KerasRNN(**arguments, rnn_mode=mode, return_sequences=True)
+            results = raw_ops.KerasRNN(**arguments, **masks, rnn_mode=mode, return_sequences=True)
             loss = tf.reduce_sum(results.outputs**2) + tf.reduce_sum(results.final_h)
         grads = tape.gradient(loss, [arguments["sequences"], arguments["kernel"]])
         return [results.outputs, results.final_h, results.final_c, *grads]

@@ -320,8 +320,12 @@ def _wanted_grads(op: tf.Operation, gradient_op: str) -> list[str]:
 
 
 def _by_input(op: tf.Operation, grads: Mapping[str, _Grad]) -> list[_Grad]:
-    """Returns results of a gradient op in the order of the inputs of `op`, None for the others."""
-    return [grads.get(f"{x}_grad") for x in facts_of(op.type).inputs]
+    """Returns results of a gradient op in the order of the inputs of `op`, None for the others.
+
+    The last input may be a list without gradients.
+    """
+    by_name = [grads.get(f"{x}_grad") for x in facts_of(op.type).inputs]
+    return [*by_name, *[None] * len(op.inputs)][: len(op.inputs)]
 
 
 def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
@@ -501,36 +505,48 @@ def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
 
 @_gradient_of("KerasRNN")
 def _keras_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
-    """The gradient of KerasRNN, with respect to all inputs but mask. With is_training=False, the op runs again."""
+    """The gradient of KerasRNN, with respect to all inputs but masks. With is_training=False, the op runs again."""
     attrs = _shared_attrs(op, "KerasRNNBackprop")
+    layer, masks = op.inputs[:7], _masks_of_gates(op, 7)
     reserve_space = op.outputs[3]
     if not op.get_attr("is_training"):
-        reserve_space = ops.tf_rnn_ops_keras_rnn(*op.inputs, is_training=True, **attrs).reserve_space
+        reserve_space = ops.tf_rnn_ops_keras_rnn(*layer, *masks, is_training=True, **attrs).reserve_space
     gradients = _zeros_for_none(d_outputs[:3], op.outputs[:3])
-    grads = ops.tf_rnn_ops_keras_rnn_backprop(*op.inputs, *gradients, reserve_space, **attrs)
+    grads = ops.tf_rnn_ops_keras_rnn_backprop(*layer, *gradients, reserve_space, *masks, **attrs)
     d_sequences, *others = _without_unwanted_input_grad(op, grads)
-    return [d_sequences, None, *others]
+    return [d_sequences, None, *others, *[None] * (len(op.inputs) - 7)]
 
 
-# The differentiable inputs of KerasRNN: all but mask, which comes second.
+# The differentiable inputs of KerasRNN: all but mask, which comes second, and the masks of gates, which come last.
 _KERAS_INPUTS = (0, *range(2, 7))
+# The number of inputs of KerasRNNBackprop before the masks of gates.
+_KERAS_BACKPROP_INPUTS = 11
+
+
+def _masks_of_gates(op: tf.Operation, first: int) -> tuple[Sequence[tf.Tensor], Sequence[tf.Tensor]]:
+    """Returns input_masks and state_masks of a KerasRNN op, of which the input `first` is the first."""
+    of_input, of_state = op.get_attr("num_input_masks"), op.get_attr("num_state_masks")
+    return op.inputs[first : first + of_input], op.inputs[first + of_input : first + of_input + of_state]
+
+
 # The results of KerasRNNBackpropGrad: gradients with respect to these inputs and the incoming gradients.
 _KERAS_BACKPROP_GRADS = facts_of("KerasRNNBackpropGrad").outputs
 
 
 def _keras_backprop_grads(
-    inputs: Sequence[tf.Tensor], v: Sequence[tf.Tensor], attrs: dict[str, Any], wanted: Collection[str]
+    op: tf.Operation, v: Sequence[tf.Tensor], attrs: dict[str, Any], wanted: Collection[str]
 ) -> dict[str, tf.Tensor]:
     """Returns the `wanted` results of KerasRNNBackpropGrad by name.
 
     Args:
-      inputs: the inputs of KerasRNNBackprop.
+      op: KerasRNNBackprop, or an op with its inputs and others after these.
       v: gradients with respect to its outputs.
       attrs: its attributes.
       wanted: the names of the results.
     """
     skip = [name for name in _KERAS_BACKPROP_GRADS if name not in wanted]
-    results = ops.tf_rnn_ops_keras_rnn_backprop_grad(*inputs, *v, skip=skip, **attrs)
+    inputs, masks = op.inputs[:_KERAS_BACKPROP_INPUTS], _masks_of_gates(op, _KERAS_BACKPROP_INPUTS)
+    results = ops.tf_rnn_ops_keras_rnn_backprop_grad(*inputs, *masks, *v, skip=skip, **attrs)
     return {name: getattr(results, name) for name in wanted}
 
 
@@ -548,24 +564,25 @@ def _keras_rnn_backprop_grad(op: tf.Operation, *v: _Grad) -> list[_Grad]:
     # The outputs have the shapes of the inputs. An output that nothing reads is not computed.
     directions = _zeros_for_none(v, [op.inputs[i] for i in _KERAS_INPUTS])
     wanted = _wanted_grads(op, "KerasRNNBackpropGrad")
-    return _by_input(op, _keras_backprop_grads(op.inputs, directions, _shared_attrs(op, "KerasRNNBackprop"), wanted))
+    return _by_input(op, _keras_backprop_grads(op, directions, _shared_attrs(op, "KerasRNNBackprop"), wanted))
 
 
 @_gradient_of("KerasRNNBackpropGrad")
 def _keras_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     """The gradient of KerasRNNBackpropGrad, computed as that of CudnnRNNBackpropGrad."""
-    layer, d_outputs, reserve_space, v = op.inputs[:7], op.inputs[7:10], op.inputs[10], op.inputs[11:]
+    layer, d_outputs, reserve_space, v = op.inputs[:7], op.inputs[7:10], op.inputs[10], op.inputs[-6:]
+    masks, first_v = _masks_of_gates(op, _KERAS_BACKPROP_INPUTS), len(op.inputs) - 6
     arguments = [layer[i] for i in _KERAS_INPUTS]
     attrs = _shared_attrs(op, "KerasRNNBackprop")
     d_results = _zeros_for_skipped(op, _KERAS_BACKPROP_GRADS, s, (*arguments, *d_outputs))
 
     grads: list[_Grad] = [None] * len(op.inputs)
-    if any(_is_wanted(op, i) for i in range(11, 17)):
-        again = _keras_backprop_grads(op.inputs[:11], d_results[:6], attrs, _KERAS_BACKPROP_GRADS[:6])
-        backward = ops.tf_rnn_ops_keras_rnn_backprop(*layer, *d_results[6:], reserve_space, **attrs)
-        grads[11:] = [a + b for a, b in zip(again.values(), backward, strict=True)]
+    if any(_is_wanted(op, i) for i in range(first_v, len(op.inputs))):
+        again = _keras_backprop_grads(op, d_results[:6], attrs, _KERAS_BACKPROP_GRADS[:6])
+        backward = ops.tf_rnn_ops_keras_rnn_backprop(*layer, *d_results[6:], reserve_space, *masks, **attrs)
+        grads[first_v:] = [a + b for a, b in zip(again.values(), backward, strict=True)]
     if any(_is_wanted(op, i) for i in (*_KERAS_INPUTS, 7, 8, 9)):
-        function = functools.partial(_plain_network.keras_layer, attrs, aligned(layer[1]))
+        function = functools.partial(_plain_network.keras_layer, attrs, aligned(layer[1]), *map(_local, masks))
         of_layer, of_d_outputs = _plain_network.differentiate_twice(
             function, _local(arguments), _local(d_outputs), v, d_results
         )

@@ -113,12 +113,12 @@ def _lstm(call: Any) -> list[Any]:
     return [_unflat(each, _iterations(call), axis) for each in _run(call, inputs)]
 
 
-# The inputs of KerasRNN: sequences, mask, initial_h, initial_c, kernel, recurrent_kernel, bias.
+# The inputs of KerasRNN: sequences, mask, initial_h, initial_c, kernel, recurrent_kernel, bias, and masks of gates.
 _KERAS_WEIGHTS = range(4, 7)
 
 
-def _flat_keras_inputs(call: Any, others: Sequence[int] = ()) -> list[tf.Tensor]:
-    """Returns the inputs of KerasRNN for one call, and others that have a row for each sample."""
+def _flat_keras_inputs(call: Any, others: Sequence[int]) -> list[tf.Tensor]:
+    """Returns the inputs of KerasRNN for one call, without masks of gates, and others with a row for each sample."""
     has_cell_state = tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm"
     call.stack_inputs([0, 1, 2, *([3] if has_cell_state else []), *others])
     inputs = [call.input(i).t for i in range(7)]
@@ -141,7 +141,8 @@ def _keras_rnn(call: Any) -> list[Any]:
     if _is_any_stacked(call, _KERAS_WEIGHTS):
         return _loop(call)
     original = list(call.inputs)
-    outputs, final_h, final_c, reserve_space = _run(call, _flat_keras_inputs(call))
+    masks = range(7, call.num_inputs)
+    outputs, final_h, final_c, reserve_space = _run(call, _flat_keras_inputs(call, masks))
     states = [*(_unflat(each, _iterations(call)) for each in (outputs, final_h)), _cell_state(call, final_c)]
     if not call.get_attr("is_training"):
         return [*states, PFOR.wrap(reserve_space, False)]
@@ -160,15 +161,17 @@ def _keras_rnn_backprop(call: Any) -> list[Any]:
         return _loop(call)
     original = list(call.inputs)
     is_lstm = tf.compat.as_str(call.get_attr("rnn_mode")) == "lstm"
-    inputs = _flat_keras_inputs(call, [7, 8, *([9] if is_lstm else [])])
+    gradients, num_masks = [7, 8, *([9] if is_lstm else [])], call.num_inputs - 11
+    inputs = _flat_keras_inputs(call, [*gradients, *range(11, call.num_inputs)])
+    inputs, masks = inputs[: len(inputs) - num_masks], inputs[len(inputs) - num_masks :]
     if not is_lstm:
         inputs.append(tf.zeros([0], inputs[0].dtype))
     forward = {name: value for name, value in call.op.node_def.attr.items() if not name.startswith("_")}
     forward["is_training"] = tf.compat.v1.AttrValue(b=True)
     # TensorFlow merges this with the same call of `_keras_rnn`.
     name = call.op_type.removesuffix("Backprop")
-    reserve_space = create_pfor_op(name, inputs[:7], [inputs[0].dtype] * 4, forward).outputs[3]
-    d_sequences, d_h, d_c, *_ = _run(call, [*inputs, reserve_space])
+    outputs = create_pfor_op(name, [*inputs[:7], *masks], [inputs[0].dtype] * 4, forward).outputs
+    d_sequences, d_h, d_c, *_ = _run(call, [*inputs, outputs[3], *masks])
     states = [*(_unflat(each, _iterations(call)) for each in (d_sequences, d_h)), _cell_state(call, d_c)]
     call.inputs[:] = original
     return [*states, *_loop(call)[3:]]

@@ -93,8 +93,28 @@ def make_layout(arguments: Sequence[tf.Tensor], attrs: dict[str, Any]) -> Layout
     )
 
 
+def _product(x: tf.Tensor, kernel: tf.Tensor, masks: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns W x of some gates, [rows, gates * units].
+
+    Args:
+      x: [rows, size].
+      kernel: W of the gates, [gates * units, size].
+      masks: what to multiply x by before W of each gate does, each [rows, size]; or none.
+    """
+    if not masks:
+        return tf.matmul(x, kernel, transpose_b=True)
+    kernels = tf.split(kernel, len(masks), axis=0)
+    products = [tf.matmul(x * mask, each, transpose_b=True) for mask, each in zip(masks, kernels, strict=True)]
+    return tf.concat(products, axis=1)
+
+
 def _step(
-    cell: Cell, weights: Mapping[str, tf.Tensor], a: tf.Tensor, h_prev: tf.Tensor, c_prev: tf.Tensor
+    cell: Cell,
+    weights: Mapping[str, tf.Tensor],
+    a: tf.Tensor,
+    h_prev: tf.Tensor,
+    c_prev: tf.Tensor,
+    masks: Sequence[tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the hidden state, [batch, output], and the cell state, [batch, units].
 
@@ -104,18 +124,17 @@ def _step(
       a: W x + bW of all gates, [batch, gates * units].
       h_prev: [batch, output].
       c_prev: [batch, units]; returned unchanged if not LSTM.
+      masks: the masks of the state of each gate, each [batch, output]; or none.
     """
     state, gate = _ACTIVATIONS[cell.activation], _ACTIVATIONS[cell.recurrent_activation]
     if cell.rnn_mode == "gru_reset_before":
-        a_r, a_u, a_n = tf.split(a, 3, axis=1)
-        kernels = tf.split(weights["recurrent_kernel"], 3, axis=0)
-        r, u = (
-            gate(x + tf.matmul(h_prev, kernel, transpose_b=True))
-            for x, kernel in zip((a_r, a_u), kernels[:2], strict=True)
-        )
-        n = state(a_n + tf.matmul(r * h_prev, kernels[2], transpose_b=True))
+        sizes = tf.shape(h_prev)[1] * [2, 1]
+        a_ru, a_n = tf.split(a, sizes, axis=1)
+        r_ru, r_n = tf.split(weights["recurrent_kernel"], sizes, axis=0)
+        r, u = tf.split(gate(a_ru + _product(h_prev, r_ru, masks[:2])), 2, axis=1)
+        n = state(a_n + _product(r * h_prev, r_n, masks[2:]))
         return (1 - u) * n + u * h_prev, c_prev
-    b = tf.matmul(h_prev, weights["recurrent_kernel"], transpose_b=True) + weights["recurrent_bias"]
+    b = _product(h_prev, weights["recurrent_kernel"], masks) + weights["recurrent_bias"]
     if cell.rnn_mode == "lstm":
         i, f, g, o = tf.split(a + b, 4, axis=1)
         c = gate(f) * c_prev + gate(i) * state(g)
@@ -137,6 +156,8 @@ def _sequence(
     is_valid: tf.Tensor,
     is_backward: bool = False,
     repeats: bool = False,
+    input_masks: Sequence[tf.Tensor] = (),
+    state_masks: Sequence[tf.Tensor] = (),
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Runs a pseudo-layer.
 
@@ -149,6 +170,8 @@ def _sequence(
       is_valid: [time, batch]. At other steps, the state does not change.
       is_backward: whether it processes the steps from last to first.
       repeats: whether the output at other steps is that of the step processed before, instead of zeros.
+      input_masks: for each gate [time, batch, fan_in], or [1, batch, fan_in] for all steps; or none.
+      state_masks: likewise [time, batch, output], in processing order.
 
     Returns:
       The output, [time, batch, output], the output of the step processed last, and the final states.
@@ -157,7 +180,8 @@ def _sequence(
     width = tf.shape(weights["input_bias"])[0]
     rows = tf.reshape(x, [time * batch, fan_in])
     if "kernel" in weights:
-        a = tf.matmul(rows, weights["kernel"], transpose_b=True)
+        masks = [tf.reshape(tf.broadcast_to(each, tf.shape(x)), tf.shape(rows)) for each in input_masks]
+        a = _product(rows, weights["kernel"], masks)
     else:
         a = tf.tile(rows, [1, width // fan_in])
     a = tf.reshape(a + weights["input_bias"], [time, batch, width])
@@ -170,7 +194,8 @@ def _sequence(
     def step(i: tf.Tensor, h: tf.Tensor, c: tf.Tensor, last: tf.Tensor, outputs: tf.TensorArray) -> tuple[Any, ...]:
         t = time - 1 - i if is_backward else i
         valid = is_valid[t][:, tf.newaxis]
-        new_h, new_c = _step(cell, weights, inputs.read(t), h, c)
+        masks = [each[tf.minimum(t, tf.shape(each)[0] - 1)] for each in state_masks]
+        new_h, new_c = _step(cell, weights, inputs.read(t), h, c, masks)
         last = tf.where(valid, new_h, last if repeats else tf.zeros_like(new_h))
         return i + 1, tf.where(valid, new_h, h), tf.where(valid, new_c, c), last, outputs.write(t, last)
 
@@ -231,12 +256,20 @@ def forward(
     return [major(each) for each in results]
 
 
-def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -> list[tf.Tensor]:
+def keras_layer(
+    attrs: Mapping[str, Any],
+    mask: tf.Tensor,
+    input_masks: Sequence[tf.Tensor],
+    state_masks: Sequence[tf.Tensor],
+    *inputs: tf.Tensor,
+) -> list[tf.Tensor]:
     """Computes the op KerasRNN.
 
     Args:
       attrs: the attributes of the op.
       mask: as in the op.
+      input_masks: as in the op.
+      state_masks: as in the op.
       *inputs: the other inputs of the op.
 
     Returns:
@@ -252,8 +285,12 @@ def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -
     kept = tf.reshape(tf.cast(mask, tf.int32), [-1])
     kept = tf.concat([kept, tf.ones([batch * time - tf.size(kept)], tf.int32)], axis=0)
     is_valid = tf.transpose(tf.reshape(kept, [batch, time]) != 0)
+    of_input, of_state = (
+        [tf.cast(each, x.dtype) for each in _masks_of_gates(cell.rnn_mode, masks)]
+        for masks in (input_masks, state_masks)
+    )
     if attrs["go_backwards"]:
-        x, is_valid = tf.reverse(x, [0]), tf.reverse(is_valid, [0])
+        x, is_valid, *of_input = (tf.reverse(each, [0]) for each in (x, is_valid, *of_input))
     # cuDNN has two biases, as a GRU does. Missing biases are zeros.
     width = tf.shape(recurrent_kernel)[1]
     biases = tf.pad(tf.reshape(bias, [-1]), [[0, 2 * width - tf.size(bias)]])
@@ -273,9 +310,25 @@ def keras_layer(attrs: Mapping[str, Any], mask: tf.Tensor, *inputs: tf.Tensor) -
         _with_rows(initial_c, batch) if is_lstm else initial_h,
         is_valid,
         repeats=not attrs["zero_output_for_mask"],
+        input_masks=of_input,
+        state_masks=of_state,
     )
     outputs = tf.transpose(outputs, [1, 0, 2]) if attrs["return_sequences"] else last
     return [outputs, h, c if is_lstm else tf.zeros_like(initial_c)]
+
+
+def _masks_of_gates(rnn_mode: str, masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns masks of the op for each gate in the order of cuDNN, [time or 1, batch, size]; or none."""
+
+    def time_major(mask: tf.Tensor) -> tf.Tensor:
+        shape = tf.shape(mask)
+        steps = tf.reduce_prod(shape[1:-1])  # 1 if the mask has no steps
+        return tf.transpose(tf.reshape(mask, [shape[0], steps, shape[-1]]), [1, 0, 2])
+
+    masks = [time_major(each) for each in masks]
+    gates = {"lstm": 4, "gru": 3, "gru_reset_before": 3}.get(rnn_mode, 1)
+    masks = masks * gates if len(masks) == 1 else masks
+    return [masks[1], masks[0], masks[2]] if gates == 3 and masks else masks
 
 
 def _with_rows(matrix: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

@@ -830,6 +830,8 @@ def KerasRNN(
     kernel: TensorLike,
     recurrent_kernel: TensorLike,
     bias: TensorLike,
+    input_masks: Sequence[TensorLike] = (),
+    state_masks: Sequence[TensorLike] = (),
     rnn_mode: str = "lstm",
     activation: str = "tanh",
     recurrent_activation: str = "sigmoid",
@@ -852,10 +854,11 @@ def KerasRNN(
         else  h = act(x W + h_prev R + bias)
 
     At a masked step the state does not change, and the output is repeated from the previous step (zeros at the first
-    step). The op runs on the CPU only.
+    step). With dropout, W of each gate multiplies x times the gate's mask, and R likewise h_prev or r ∘ h_prev. The op
+    runs on the CPU only.
 
-    Differentiable to any order with respect to all inputs except `mask`. With `is_training=False`, the gradient runs
-    the op again.
+    Differentiable to any order with respect to all inputs except `mask`, `input_masks` and `state_masks`. With
+    `is_training=False`, the gradient runs the op again.
 
     Source: `keras.layers.LSTM`, `GRU` and `SimpleRNN` of Keras 3.
 
@@ -867,6 +870,10 @@ def KerasRNN(
       kernel: [features, num_gates * units], where num_gates is 4 in "lstm", 3 in the modes of a GRU, else 1.
       recurrent_kernel: [units, num_gates * units].
       bias: [num_gates * units], or [2, num_gates * units] in "gru". Pass `[]` for no bias.
+      input_masks: dropout masks of the inputs, one for all gates or one for each gate, in the order of the kernel:
+        [batch, features] for all steps, or [batch, time, features]. None of them for no dropout.
+      state_masks: likewise of the hidden state, for recurrent dropout: [batch, units], or [batch, time, units] in
+        processing order.
       rnn_mode: "rnn_relu", "rnn_tanh", "lstm", "gru" or "gru_reset_before".
       activation: the activation of an LSTM or GRU, which replaces tanh above: "tanh", "sigmoid", "relu", "linear",
         "hard_sigmoid", "elu", "selu", "softplus", "softsign", "exponential", "leaky_relu", "relu6", "hard_tanh",
@@ -906,6 +913,8 @@ def KerasRNNBackprop(
     final_h_backprop: TensorLike,
     final_c_backprop: TensorLike,
     reserve_space: TensorLike,
+    input_masks: Sequence[TensorLike] = (),
+    state_masks: Sequence[TensorLike] = (),
     rnn_mode: str = "lstm",
     activation: str = "tanh",
     recurrent_activation: str = "sigmoid",

@@ -47,6 +47,11 @@ Status KerasRnnInputs::Read() {
       ReadWeights("", &kernel, &recurrent_kernel, &bias));
   Array mask;
   TF_RNN_OPS_RETURN_IF_ERROR(ReadOptional("mask", {batch_, time_}, &mask));
+  rnn::GateDropout input_dropout, state_dropout;
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      ReadMasks("input_masks", features_, &input_masks, &input_dropout));
+  TF_RNN_OPS_RETURN_IF_ERROR(
+      ReadMasks("state_masks", units_, &state_masks, &state_dropout));
   size_ = {time_.value(), batch_.value()};
   config_ = {attributes_.cell.mode,
              /*skip_input=*/false,
@@ -54,6 +59,8 @@ Status KerasRnnInputs::Read() {
              /*num_layers=*/1,      features_.value(),           units_.value(),
              /*num_proj=*/0,
              /*keeps_output=*/true, attributes_.cell.activations};
+  config_.input_dropout = input_dropout;
+  config_.state_dropout = state_dropout;
   if (!is_complete()) return Status();
   if (outputs_shape().NumElements() < 0 ||
       !rnn::LayerOutputSize(config_, size_).valid() ||
@@ -116,6 +123,36 @@ Status KerasRnnInputs::ReadWeights(const char* suffix, Array* kernel,
   }
   Size two("2", 2);
   return ReadOptional(name, {two, gate_units}, bias);
+}
+
+Status KerasRnnInputs::ReadMasks(const char* name, Size& width,
+                                 std::vector<Array>* masks,
+                                 rnn::GateDropout* dropout) {
+  *dropout = rnn::GateDropout::kNone;
+  TF_RNN_OPS_RETURN_IF_ERROR(frame_->FindInputs(name, masks));
+  if (masks->empty()) return Status();
+  const std::int64_t gates = attributes_.num_gates();
+  const auto count = static_cast<std::int64_t>(masks->size());
+  if (count != 1 && count != gates) {
+    return InvalidArgument(name, " must have no tensor, 1 or ", gates,
+                           ", one for each gate, but has ", count);
+  }
+  // Where shapes are not known, one may tell the rank of all.
+  const bool has_steps =
+      std::any_of(masks->begin(), masks->end(), [](const Array& mask) {
+        return mask.shape.has_rank() && mask.shape.rank() == 3;
+      });
+  *dropout = has_steps ? rnn::GateDropout::kMasksOfSteps
+                       : rnn::GateDropout::kSameMasks;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Array& mask = (*masks)[i];
+    if (!mask.shape.has_rank()) continue;
+    const std::string element = rnn::Join(name, "[", i, "]");
+    TF_RNN_OPS_RETURN_IF_ERROR(
+        has_steps ? MatchShape(element, {batch_, time_, width}, mask)
+                  : MatchShape(element, {batch_, width}, mask));
+  }
+  return Status();
 }
 
 Status KerasRnnInputs::ReadOptional(const std::string& name,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/ops/array.h"
 #include "cc/ops/call_frame.h"
@@ -73,6 +74,8 @@ class KerasRnnInputs {
     pass->input_h = ElementsOrNull<E>(initial_h);
     pass->input_c = ElementsOrNull<E>(initial_c);
     pass->weights = WeightsOf<const E>(kernel, recurrent_kernel, bias);
+    FillMasks<E>(input_masks, pass->input_masks);
+    FillMasks<E>(state_masks, pass->state_masks);
   }
 
   // Arrays with the shapes of the weights.
@@ -115,8 +118,24 @@ class KerasRnnInputs {
   Shape state_shape() { return ShapeOf({batch_, units_}); }
 
   Array sequences, initial_h, initial_c, kernel, recurrent_kernel, bias;
+  // None, one for all gates, or one for each.
+  std::vector<Array> input_masks, state_masks;
 
  private:
+  // Reads masks of arrays with rows of a size, and finds out of which kind they
+  // are.
+  Status ReadMasks(const char* name, Size& width, std::vector<Array>* masks,
+                   rnn::GateDropout* dropout);
+  // Fills the masks of the engine, in its order of gates.
+  template <typename E>
+  void FillMasks(const std::vector<Array>& masks, const E** of_gates) const {
+    const std::int64_t gates = attributes_.num_gates();
+    for (std::int64_t gate = 0; gate < gates && !masks.empty(); ++gate) {
+      const std::int64_t i = rnn::KerasPlace(config_.mode, gate);
+      of_gates[gate] = masks[masks.size() == 1 ? 0 : i].As<const E>();
+    }
+  }
+
   // Reads a bias or a mask, which may be empty.
   Status ReadOptional(const std::string& name, Dimensions dimensions,
                       Array* array);

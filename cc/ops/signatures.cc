@@ -681,6 +681,22 @@ Arguments LayerInputs() {
        "  bias and the recurrent bias. Empty for no bias."}};
 }
 
+// They come after all other inputs, so that calls without them are those of
+// before.
+Arguments LayerMasks() {
+  return {
+      {"input_masks",
+       "Dropout masks of the sequences: what they are multiplied by before\n"
+       "  kernel multiplies them, [batch, features] for all steps, or\n"
+       "  [batch, time, features]. One for all gates, one for each gate, or\n"
+       "  none for no dropout.",
+       "T", "num_input_masks"},
+      {"state_masks",
+       "Likewise of the hidden state before recurrent_kernel multiplies\n"
+       "  it, [batch, units], or [batch, time, units] in processing order.",
+       "T", "num_state_masks"}};
+}
+
 Arguments LayerOutputs() {
   return {{"outputs",
            "The outputs of all steps, [batch, time, units], or of the last\n"
@@ -703,7 +719,7 @@ Arguments LayerInputGradients() {
 
 Arguments LayerBackpropInputs() {
   return LayerInputs() + GradientsOf(LayerOutputs(), "_backprop") +
-         ReserveSpace();
+         ReserveSpace() + LayerMasks();
 }
 
 Arguments LayerBackpropGradOutputs() {
@@ -729,11 +745,15 @@ std::vector<Signature> LayerOps() {
       {"return_sequences: bool = false",
        "Whether to return the outputs of all steps or only the last."},
       {"zero_output_for_mask: bool = false",
-       "Whether the output of a masked step is zeros."}};
+       "Whether the output of a masked step is zeros."},
+      {"num_input_masks: int >= 0 = 0", "The number of input_masks."},
+      {"num_state_masks: int >= 0 = 0", "The number of state_masks."}};
   return {
       {"KerasRNN",
        "Computes a Keras LSTM, GRU or SimpleRNN layer from its Keras weights.",
-       "", WithWeights(LayerInputs(), {"kernel", "recurrent_kernel", "bias"}),
+       "",
+       WithWeights(LayerInputs(), {"kernel", "recurrent_kernel", "bias"}) +
+           LayerMasks(),
        LayerOutputs() + ReserveSpace(),
        attributes + AttributeList{{"is_training: bool = true",
                                    "Whether to fill reserve_space, which the "

@@ -41,6 +41,22 @@ def shapes(mode, batch, time, features, units, use_bias=True) -> dict[str, tuple
     }
 
 
+def gate_masks(mode, dtype="float64", batch=4, time=6, size=5, has_steps=False, count=None):
+    """Returns `count` dropout masks, by default one for each gate: for each step, or the same for all.
+
+    Args:
+      mode: the mode of the op.
+      dtype: the type of the masks.
+      batch: the number of sequences.
+      time: the number of steps.
+      size: the number of features, for masks of the inputs, or of units, for masks of the state.
+      has_steps: whether each step has masks of its own.
+      count: the number of masks.
+    """
+    shape = (batch, time, size) if has_steps else (batch, size)
+    return [tf.cast(1.25 * (data(*shape, seed=20 + i) > -0.8), dtype) for i in range(count or NUM_GATES[mode])]
+
+
 def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
     """Returns the inputs of the op, as tensors."""
     scale = 1 / math.sqrt(1 + units)

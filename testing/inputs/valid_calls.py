@@ -284,10 +284,17 @@ def keras_values(rng, op: str) -> Arguments:
     shapes = keras_rnn_inputs.shapes(mode, batch, time, features, units, use_bias=rng.random() < 0.5)
     drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     mask = choice(rng, (np.zeros([0], bool), rng.random((batch, time)) < 0.7))
+    of_gates = {}
+    for name, size in (("input_masks", features), ("state_masks", units)):
+        count = choice(rng, (0, 0, 1, keras_rnn_inputs.NUM_GATES[mode]))
+        shape = choice(rng, ((batch, size), (batch, time, size)))
+        masks = {str(i): 2.0 * (rng.random(shape) < 0.5) for i in range(count)}
+        of_gates[name] = list(gru_inputs.cast(masks, dtype).values())
     is_backward = "reserve_space" in input_names(op)
     values = {
         **with_extreme_values(rng, gru_inputs.cast(drawn, dtype)),
         "mask": mask,
+        **of_gates,
         "rnn_mode": mode,
         **(
             {name: choice(rng, keras_rnn_inputs.ACTIVATIONS) for name in KERAS_ACTIVATIONS}
@@ -298,7 +305,7 @@ def keras_values(rng, op: str) -> Arguments:
         "is_training": is_backward or bool(rng.random() < 0.7),
     }
     if is_backward:
-        tensors = {name: tensor_of(value) if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        tensors = tf.nest.map_structure(lambda each: tensor_of(each) if is_tensor(each) else each, values)
         outputs = {name: array_of(each) for name, each in tf_rnn_ops.raw_ops.KerasRNN(**tensors)._asdict().items()}
         values |= {f"{name}_backprop_grad": values[name] for name in KERAS_INPUTS}
         values |= {f"{name}_backprop": value for name, value in outputs.items()}

@@ -408,7 +408,10 @@ Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
              {sequences, mask, initial_h, initial_c, Join(kernels),
               Join(recurrent_kernels), Bias(cell)},
              [&](NodeBuilder* builder) {
-               builder->Attr("rnn_mode", cell.rnn_mode)
+               builder
+                   ->Input(std::vector<NodeOut>())  // input_masks
+                   .Input(std::vector<NodeOut>())   // state_masks
+                   .Attr("rnn_mode", cell.rnn_mode)
                    .Attr("activation", cell.activation)
                    .Attr("recurrent_activation", cell.recurrent_activation)
                    .Attr("return_sequences",

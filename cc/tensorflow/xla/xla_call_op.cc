@@ -297,12 +297,12 @@ class CallOp final : public tensorflow::XlaOpKernel {
     for (const Argument& output : ffi_op_.signature->outputs) {
       if (ffi_op_.TypesOf(output) != kTypeOfOp) continue;
       TF_RETURN_IF_ERROR(OutputRange(output.name, &begin, &end));
-      type = output_type(begin);
+      if (end > begin) type = output_type(begin);
     }
     for (const Argument& input : ffi_op_.signature->inputs) {
       if (ffi_op_.TypesOf(input) != kTypeOfOp) continue;
       TF_RETURN_IF_ERROR(InputRange(input.name, &begin, &end));
-      type = input_type(begin);
+      if (end > begin) type = input_type(begin);
     }
     xla::PrimitiveType xla_type;
     TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(type, &xla_type));
