@@ -18,12 +18,11 @@ import tensorflow as tf
 from checks import parity
 from checks.keras_layers import (
     BATCH,
+    CONFIGURATIONS,
     FEATURES,
     KERAS,
     KINDS,
-    LOOPS,
     MASKS,
-    ON_THE_OP,
     OURS,
     TF_KERAS,
     TIME,
@@ -78,10 +77,10 @@ def with_unknown_sizes(run, arguments, jit_compile=False):
     return tf.function(run, input_signature=[specs], autograph=False, jit_compile=jit_compile)
 
 
-CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **ON_THE_OP}
+LAYERS = {**{kind: (kind, {}) for kind in KINDS}, **CONFIGURATIONS}
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", LAYERS)
 @settings(max_examples=3, phases=PHASES)
 @given(
     case=CASES,
@@ -93,7 +92,7 @@ CONFIGURATIONS = {**{kind: (kind, {}) for kind in KINDS}, **LOOPS, **ON_THE_OP}
 )
 def test_equals_keras(configuration, case, mask, with_states, training, call, accelerated):
     """Compares our layer, or the accelerated Keras layer."""
-    kind, fixed = CONFIGURATIONS[configuration]
+    kind, fixed = LAYERS[configuration]
     dtype = case["dtype"]
     ours, keras_layer = pair(kind, **case, **fixed, seed=3)
     if accelerated:
@@ -127,7 +126,6 @@ SLOW_UNDER_XLA = (
     "reset before, recurrent dropout",
     "reset before, implementation=1",
     "GRU recurrent dropout",
-    "reset before, other activations",
     "LSTM recurrent dropout, other activations",
     "GRU implementation=1",
 )
@@ -136,11 +134,11 @@ SLOW_UNDER_XLA = (
 @needs_xla
 @pytest.mark.parametrize(
     "configuration",
-    [pytest.param(each, marks=[pytest.mark.slow] if each in SLOW_UNDER_XLA else []) for each in CONFIGURATIONS],
+    [pytest.param(each, marks=[pytest.mark.slow] if each in SLOW_UNDER_XLA else []) for each in LAYERS],
 )
 def test_equals_keras_under_xla(configuration):
     """Both layers run under XLA, because its random numbers for dropout differ from those of TensorFlow."""
-    kind, fixed = CONFIGURATIONS[configuration]
+    kind, fixed = LAYERS[configuration]
     ours, keras_layer = pair(kind, return_sequences=True, return_state=True, dropout=0.4, **fixed, seed=3)
     x, mask = tf.constant(data(BATCH, TIME, FEATURES)), tf.constant(MASKS["gaps"])
 
@@ -180,10 +178,10 @@ KERAS_2 = {
         lambda k, **arguments: k.layers.GRU(UNITS, use_bias=False, implementation=1, **arguments),
         *(1, 1),
     ),
-    "recurrent dropout": (lambda k, **arguments: k.layers.LSTM(UNITS, recurrent_dropout=0.3, **arguments), 1, 0),
+    "recurrent dropout": (lambda k, **arguments: k.layers.LSTM(UNITS, recurrent_dropout=0.3, **arguments), 1, 1),
     "recurrent dropout, SimpleRNN": (
         lambda k, **arguments: k.layers.SimpleRNN(UNITS, recurrent_dropout=0.3, **arguments),
-        *(1, 0),
+        *(1, 1),
     ),
     "reset before": (lambda k, **arguments: k.layers.GRU(UNITS, reset_after=False, **arguments), 1, 1),
     "stacked cells": (
@@ -394,7 +392,6 @@ class OtherLSTMCell(keras.layers.LSTMCell):
 
 
 ONE_OF = "set it to one that docs/guides/keras.md lists, such as tanh"
-NO_DROPOUT = "recurrent_dropout=0.3 in training: set recurrent_dropout=0"
 OF_UNITS = {"mask": data(BATCH, TIME, UNITS) > 0}
 NOT_OF_UNITS = "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6)"
 OF_ONE = {"initial_state": [data(1, UNITS), data(1, UNITS, seed=1)]}
@@ -406,8 +403,6 @@ FALLBACKS = [
     ("LSTM", {"activation": "gelu"}, {}, f"activation='gelu': {ONE_OF}"),
     ("GRU", {"recurrent_activation": "silu"}, {}, f"recurrent_activation='silu': {ONE_OF}"),
     ("SimpleRNN", {"activation": "gelu"}, {}, "activation='gelu': set activation='tanh' or 'relu'"),
-    ("SimpleRNN", {"recurrent_dropout": 0.3}, {"training": True}, NO_DROPOUT),
-    ("SimpleRNN", {"dropout": 0.2, "recurrent_dropout": 0.3}, {"training": True}, NO_DROPOUT),
     ("GRU", {"reset_after": False}, OF_UNITS, NOT_OF_UNITS),
     ("GRU", {}, OF_UNITS, NOT_OF_UNITS),
     ("LSTM", {}, OF_ONE, NOT_OF_ONE),
@@ -429,14 +424,15 @@ def test_unsupported_configurations_fall_back_to_keras(kind, arguments, call, re
 
 
 def test_a_layer_logs_each_reason_once(caplog):
-    layer = OURS["SimpleRNN"](UNITS, recurrent_dropout=0.2)
+    layer = OURS["GRU"](UNITS)
     for training in (True, False, True):
-        layer(data(BATCH, TIME, FEATURES), training=training)
-        layer(data(BATCH, TIME, FEATURES), mask=data(BATCH, TIME, UNITS) > 0, training=training)
-        layer(data(1, 2, FEATURES), mask=data(1, 2, UNITS) > 0, training=training)
+        for batch, time in ((BATCH, TIME), (2, 3)):
+            x = data(batch, time, FEATURES)
+            layer(x, mask=data(batch, time, UNITS) > 0, training=training)
+            layer(x, initial_state=[data(1, UNITS)], training=training)
     assert [record.getMessage().split(". ", 1)[1] for record in caplog.records] == [
-        "recurrent_dropout=0.2 in training: set recurrent_dropout=0.",
         "the mask has the shape (4, 6, 5): pass one of shape [batch, time] = (4, 6).",
+        "initial_state has the shape (1, 5): pass 1 of shape [batch, units] = (4, 5).",
     ]
 
 
@@ -593,7 +589,7 @@ SURPLUS = [
 def test_a_mask_with_surplus_steps(configuration, call, flags):
     """Keras ignores them, except in some configurations, which it rejects."""
     go_backwards, unroll, zeros = flags
-    kind, options = CONFIGURATIONS[configuration]
+    kind, options = LAYERS[configuration]
     options = {"go_backwards": go_backwards, "unroll": unroll, "zero_output_for_mask": zeros, **options}
     layers = pair(kind, return_sequences=True, **options)
     mask = np.random.default_rng(0).random([BATCH, TIME + 2]) < 0.5
@@ -716,9 +712,9 @@ def test_time_distributed(kind, runs):
     check_on_op(runs, *layers, data(BATCH, 2, TIME, FEATURES), count=2)
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", LAYERS)
 def test_stateful(configuration):
-    kind, fixed = CONFIGURATIONS[configuration]
+    kind, fixed = LAYERS[configuration]
     layers = pair(kind, **fixed, batch=BATCH, stateful=True, seed=2)
     for number in range(3):
         x = data(BATCH, TIME, FEATURES, seed=number)

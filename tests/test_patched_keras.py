@@ -17,7 +17,7 @@ CELLS = {kind: getattr(keras.layers, f"{kind}Cell") for kind in KINDS}
 OPTIONS = {
     "op": {"dropout": 0.3},
     "an input mask for each gate": {"dropout": 0.3, "implementation": 1, "use_cudnn": False},
-    "loop": {"recurrent_dropout": 0.3},
+    "recurrent dropout": {"recurrent_dropout": 0.3},
 }
 
 
@@ -90,7 +90,7 @@ def reasons(layer):
     ("kind", "options"), [("SimpleRNN", "op"), *((kind, options) for kind in ("LSTM", "GRU") for options in OPTIONS)]
 )
 def test_every_method_of_keras(kind, options, monkeypatch):
-    replaced_later, options = options in ("op", "loop"), OPTIONS[options]
+    replaced_later, options = options in ("op", "recurrent dropout"), OPTIONS[options]
     methods = methods_that_run(make_layer(kind, **options))
     assert (CELLS[kind], "call") in methods
     assert (keras.layers.RNN, "inner_loop") in methods

@@ -167,9 +167,8 @@ def _run(program: str, arguments: Sequence[str], is_module: bool) -> None:
     finally:
         counts = execution.PATHS
         logging.getLogger("tf_rnn_ops").info(
-            "of the recurrent layers that ran, %d ran on the op, %d in the faster loop and %d in Keras's own code",
+            "of the recurrent layers that ran, %d ran on the op and %d in Keras's own code",
             counts["op"],
-            counts["loop"],
             counts["Keras"],
         )
         replaced, others = _graphs.loop_counts()

@@ -26,27 +26,22 @@ needs_xla = pytest.mark.skipif(
     tf_rnn_ops._xla.why_not_loaded() is not None, reason=str(tf_rnn_ops._xla.why_not_loaded())
 )
 
-# Configurations that run as a loop over the steps in training: kind and arguments.
-LOOPS = {
-    "reset before, other activations": (
-        "GRU",
-        {"reset_after": False, "activation": "gelu", "recurrent_activation": "softmax"},
-    ),
-    "reset before, recurrent dropout": ("GRU", {"reset_after": False, "recurrent_dropout": 0.3}),
-    "GRU recurrent dropout": ("GRU", {"recurrent_dropout": 0.3}),
-    "LSTM recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}),
-    "LSTM recurrent dropout, other activations": (
-        "LSTM",
-        {"recurrent_dropout": 0.3, "activation": "gelu", "recurrent_activation": "hard_sigmoid"},
-    ),
-}
-# Configurations that run on the op: also with a separate input mask for each gate, which Keras rejects with use_cudnn.
-ON_THE_OP = {
+# Configurations of Keras layers that run on the op, also with a separate input mask for each gate, which Keras rejects
+# with use_cudnn: kind and arguments.
+CONFIGURATIONS = {
     "reset before": ("GRU", {"reset_after": False}),
     "reset before, relu": ("GRU", {"reset_after": False, "activation": "relu"}),
     "LSTM implementation=1": ("LSTM", {"implementation": 1, "use_cudnn": False}),
     "GRU implementation=1": ("GRU", {"implementation": 1, "use_cudnn": False}),
     "reset before, implementation=1": ("GRU", {"reset_after": False, "implementation": 1, "use_cudnn": False}),
+    "LSTM recurrent dropout": ("LSTM", {"recurrent_dropout": 0.3}),
+    "LSTM recurrent dropout, other activations": (
+        "LSTM",
+        {"recurrent_dropout": 0.3, "activation": "elu", "recurrent_activation": "hard_sigmoid"},
+    ),
+    "GRU recurrent dropout": ("GRU", {"recurrent_dropout": 0.3}),
+    "reset before, recurrent dropout": ("GRU", {"reset_after": False, "recurrent_dropout": 0.3}),
+    "SimpleRNN recurrent dropout": ("SimpleRNN", {"recurrent_dropout": 0.3}),
 }
 
 MASKS = {

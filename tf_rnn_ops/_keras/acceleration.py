@@ -62,7 +62,7 @@ class Acceleration:
 
 
 def accelerate_keras(*, strict: bool = False, exports: str = "portable", portable_exports: bool = True) -> Acceleration:
-    """Runs Keras's own LSTM, GRU and SimpleRNN layers on the op `KerasRNN`, or in a loop that is faster than Keras's.
+    """Runs Keras's own LSTM, GRU and SimpleRNN layers on the op `KerasRNN`.
 
     Keras 2 (tf_keras) is accelerated, too, if the program imports it before or after this call.
 
@@ -74,10 +74,9 @@ def accelerate_keras(*, strict: bool = False, exports: str = "portable", portabl
     `LSTMCell`, `GRUCell` and `SimpleRNNCell` that you call one step at a time run on the op when that is faster: in
     inference, either in eager mode or, in a graph, for one sequence.
 
-    An LSTM or GRU with recurrent dropout in training runs in the loop. Other unsupported configurations fall back to
-    Keras; docs/guides/keras.md lists them. If TensorFlow sees a GPU, all layers fall back. The logger "tf_rnn_ops" logs
-    each fallback once, and `tf_rnn_ops.explain(model)` shows all of them. Acceleration does not change whether XLA
-    compiles a model; with `jit_compile=True`, XLA compiles the op too.
+    Unsupported configurations fall back to Keras; docs/guides/keras.md lists them. If TensorFlow sees a GPU, all layers
+    fall back. The logger "tf_rnn_ops" logs each fallback once, and `tf_rnn_ops.explain(model)` shows all of them.
+    Acceleration does not change whether XLA compiles a model; with `jit_compile=True`, XLA compiles the op too.
 
     If the environment variable TF_RNN_OPS_ACCELERATE_KERAS is 1, importing tf_rnn_ops calls this function.
 

@@ -36,7 +36,7 @@ def _is_faster_on_op(cell: Any, described: Cell, inputs: Any, states: Any, train
     """Returns whether the op supports a call of a cell in inference and is faster."""
     if training is None and (described.drops_inputs or described.drops_states):
         return False  # Keras 2 finds out elsewhere whether to apply dropout
-    if decision.of_cell(described, training=False).path != "op" or next(environment.reasons_against_the_op(), None):
+    if decision.against_cell(described, training=False) or any(environment.reasons_against_the_op()):
         return False
     tensors = [inputs, *_flat(states)]
     weights = [each for each in (cell.kernel, cell.recurrent_kernel, cell.bias) if each is not None]
@@ -76,7 +76,7 @@ def _step(described: Cell, inputs: tf.Tensor, states: Any) -> tuple[tf.Tensor, A
     initial = _flat(states)
     if described.draws_in_inference:
         described.input_masks(inputs, False)
-        described.state_masks(initial[0], False)
+        described.state_masks(initial[0], None, False)
     # A gradient, if any, runs the op again.
     _, *new = execution.run_op(
         described,

@@ -48,8 +48,6 @@ class Cell:
       resets_before: whether a GRU applies the reset gate before the matrix product.
       drops_inputs: whether it applies dropout to its inputs in training.
       drops_states: whether it applies recurrent dropout in training.
-      recurrent_dropout: its rate, also if it is not applied.
-      has_mask_per_gate: whether each gate has dropout masks of its own.
       draws_in_inference: whether it asks for its dropout masks in inference, too.
       surprises: why it may compute something else than these attributes say, and what to change.
       surprises_in_training: likewise, in training only.
@@ -57,7 +55,7 @@ class Cell:
       weights: returns the kernel, [features, gates * units], the recurrent kernel, [units, gates * units], and the
         bias, [gates * units], [2, gates * units] or None, in the dtype in which the cell computes.
       input_masks: takes inputs and `training`, and draws dropout masks; see `Keras`.
-      state_masks: likewise, of a state.
+      state_masks: takes a state, the number of steps and `training`; likewise.
     """
 
     kind: Kind
@@ -68,8 +66,6 @@ class Cell:
     resets_before: bool
     drops_inputs: bool
     drops_states: bool
-    recurrent_dropout: float
-    has_mask_per_gate: bool
     draws_in_inference: bool
     surprises: tuple[str, ...]
     surprises_in_training: tuple[str, ...]
@@ -189,15 +185,13 @@ def describe_cell(cell: Any, drops_before: bool = False, unroll: bool = False) -
         resets_before=kind.name == "gru" and not cell.reset_after,
         drops_inputs=drops_inputs,
         drops_states=drops_states,
-        recurrent_dropout=cell.recurrent_dropout,
-        has_mask_per_gate=keras.has_mask_per_gate(cell, kind),
         draws_in_inference=kind in keras.draws_in_inference,
         surprises=tuple(_surprises(cell, kind, keras)),
         surprises_in_training=(tuple(keras.surprises_of_dropout(cell, kind)) if drops_inputs or drops_states else ()),
         gate_scale=1 if scaled is None else scaled[2],
         weights=functools.partial(_weights, cell, cell.compute_dtype),
         input_masks=functools.partial(keras.input_masks, cell, kind, unroll=unroll),
-        state_masks=functools.partial(keras.state_masks, cell, kind),
+        state_masks=functools.partial(keras.state_masks, cell, kind, unroll=unroll),
     )
 
 
@@ -216,15 +210,13 @@ def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) 
         resets_before=False,
         drops_inputs=False,
         drops_states=False,
-        recurrent_dropout=0,
-        has_mask_per_gate=False,
         draws_in_inference=False,
         surprises=(),
         surprises_in_training=(),
         gate_scale=1,
         weights=functools.partial(_cudnn_weights, layer, kind),
         input_masks=lambda x, training: [],
-        state_masks=lambda h, training: [],
+        state_masks=lambda h, steps, training: [],
     )
     described = Layer(
         cell=cell,

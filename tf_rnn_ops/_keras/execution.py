@@ -1,12 +1,11 @@
-"""Runs a layer of Keras over all steps on one op for each cell, or in a faster loop.
+"""Runs a layer of Keras over all steps on one op for each cell.
 
-Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, the op KerasRNN or the loop in
-`step_loop` computes the same. If there is a reason against it, Keras's loop runs: a reason of the environment, of the
-layer (`decision`) or of the arguments of a call.
+Keras runs a cell step by step. For the cells of its LSTM, GRU and SimpleRNN, the op KerasRNN computes the same. If
+there is a reason against it, Keras's loop runs: a reason of the environment, of the layer (`decision`) or of the
+arguments of a call.
 """
 
 import collections
-import functools
 import itertools
 import logging
 import re
@@ -18,13 +17,13 @@ import keras
 import tensorflow as tf
 
 from tf_rnn_ops import raw_ops
-from tf_rnn_ops._keras import decision, description, environment, keras_3, private_names, step_loop, tracing
+from tf_rnn_ops._keras import decision, description, environment, keras_3, private_names, tracing
 from tf_rnn_ops._keras.description import Cell, Layer, Unknown
 from tf_rnn_ops._keras.exports import POLICY
 
 _logger = logging.getLogger("tf_rnn_ops")
 _lock = threading.Lock()  # guards what is known of layers, and the counts
-# How many layers ran on each path: see `Decision`. A layer may run on several.
+# How many layers ran on each path, "op" or "Keras". A layer may run on both.
 PATHS: collections.Counter[str] = collections.Counter()
 
 
@@ -37,7 +36,7 @@ def run(
     training: bool,
     strict: bool = False,
 ) -> Any:
-    """Runs a layer over all steps on the op or in the step loop. Falls back to Keras if neither supports it.
+    """Runs a layer over all steps on the op. Falls back to Keras if the op does not support it.
 
     Args:
       layer: a recurrent layer.
@@ -61,14 +60,13 @@ def run(
     if isinstance(sequences, (tf.Variable, keras.Variable)) or keras_3.is_variable(sequences):
         arguments = tf.convert_to_tensor(sequences), *arguments[1:]
     described = description.describe_layer(layer)
-    decided = decision.of_layer(described, _may_train(training))
     environment_reason = next(environment.reasons_against_the_op(), None)
-    reason = environment_reason or next(iter(decided.reasons), "")
+    reason = environment_reason or next(iter(decision.against_layer(described, _may_train(training))), "")
     if not reason and not isinstance(described, Unknown):
         reason = next(_reasons_of_call(described, *arguments[:3]), "")
         if not reason:
-            _count(layer, decided.path)
-            return _run_in_row(described, decided.path, *arguments)
+            _count(layer, "op")
+            return _run_in_row(described, *arguments)
     if not (isinstance(described, Unknown) and described.is_out_of_reach):
         is_expected = environment_reason or (
             isinstance(described, Unknown) and description.is_expected(described) and not described.surprises
@@ -79,13 +77,12 @@ def run(
 
 
 def _run_in_row(
-    layers: Sequence[Layer], path: str, sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
+    layers: Sequence[Layer], sequences: tf.Tensor, initial_state: Any, mask: Any, training: Any
 ) -> tuple[tf.Tensor, tf.Tensor, Any]:
-    """Runs the cells of a layer one after another, each over all steps, on the op or in the step loop.
+    """Runs the cells of a layer one after another, each over all steps, on the op.
 
     Args:
       layers: what the layer is: see `describe_layer`.
-      path: "op", or "loop" if any of them runs in the loop.
       sequences: the inputs, [batch, time, features].
       initial_state: the initial states, each [batch, units], nested as Keras nests them.
       mask: [batch, time], [batch, time, 1], a list that starts with one of these, or None. False masks a step. Surplus
@@ -101,8 +98,7 @@ def _run_in_row(
     last = outputs = sequences
     for each in layers:
         states = list(itertools.islice(initial, each.cell.kind.states))
-        is_in_loop = path == "loop" and decision.of_layer([each], _may_train(training)).path == "loop"
-        last, outputs, states = (_run_loop if is_in_loop else _run_op)(each, outputs, states, mask, training)
+        last, outputs, states = _run_op(each, outputs, states, mask, training)
         final += states
         if each.go_backwards and mask is not None and each is not layers[-1]:
             mask = tf.reverse(mask, [1])  # the outputs are in processing order
@@ -125,7 +121,7 @@ def _run_op(
       See `_run_in_row`. The final states are a list.
     """
     cell, is_training = described.cell, _may_train(training)
-    inputs = _inputs(cell, sequences, training)
+    sequences, input_masks = _dropped(cell, sequences, training)
     # Elsewhere, a caller may ask for the gradient of its own zeros.
     may_be_absent = (
         not is_training and tracing.purpose() in ("export", "freezing") and not environment.may_be_recorded()
@@ -133,16 +129,18 @@ def _run_op(
     states = [
         tf.zeros([0, cell.units], cell.dtype)  # absent
         if may_be_absent and _is_filled_with_zeros(each)
-        else _of_batch(_cast(each, cell), inputs[0])
+        else _of_batch(_cast(each, cell), sequences)
         for each in initial_state
     ]
-    kernel, *other_weights = op_weights(cell)
+    drops_states = cell.drops_states and is_training
     outputs, *final_states = run_op(
         cell,
-        [_kernel_of_all(kernel, len(inputs)), *other_weights],
+        op_weights(cell),
         states,
-        sequences=tf.concat(inputs, axis=2),
+        sequences=sequences,
         mask=[] if mask is None else mask,
+        input_masks=input_masks,
+        state_masks=cell.state_masks(states[0], tf.shape(sequences)[1], training) if drops_states else (),
         go_backwards=described.go_backwards,
         return_sequences=described.returns_sequences,
         zero_output_for_mask=described.zeroes_masked_steps,
@@ -153,18 +151,6 @@ def _run_op(
         last = outputs[:, -1] if outputs.shape[1] else tf.reduce_sum(outputs[:, -1:], axis=1)
         return last, outputs, final_states
     return outputs, tf.expand_dims(outputs, 1), final_states
-
-
-def _run_loop(
-    described: Layer, sequences: tf.Tensor, initial_state: Sequence[Any], mask: tf.Tensor | None, training: Any
-) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-    """Runs a layer's cell over all steps in the step loop; see `_run_op`."""
-    cell = described.cell
-    inputs = _inputs(cell, sequences, training)
-    states = [_of_batch(_cast(each, cell), inputs[0]) for each in initial_state]
-    drops_states = cell.drops_states and _may_train(training)
-    draw = functools.partial(cell.state_masks, training=training) if drops_states else None
-    return step_loop.inner_loop(described, inputs, states, mask, draw)
 
 
 def op_weights(cell: Cell) -> list[Any]:
@@ -359,23 +345,14 @@ def _without_surplus_steps(mask: tf.Tensor, static_time: int | None, time: tf.Te
     return mask[:, first : first + time]
 
 
-def _inputs(cell: Cell, sequences: tf.Tensor, training: Any) -> list[tf.Tensor]:
-    """Applies the input dropout masks of a cell.
+def _dropped(cell: Cell, sequences: tf.Tensor, training: Any) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Applies the dropout of the inputs of a cell, if all gates have the same mask.
 
     Returns:
-      A list of tensors [batch, time, features]: one for all gates or, with implementation=1, one for each gate.
+      The inputs, [batch, time, features], and other masks, one for each gate: see the op.
     """
-    inputs = [sequences]
-    if cell.drops_inputs and _may_train(training):
-        inputs = [sequences * mask for mask in cell.input_masks(sequences, training)]
-    return [tf.cast(each, cell.dtype) for each in inputs]
-
-
-def _kernel_of_all(kernel: tf.Tensor, num_inputs: int) -> tf.Tensor:
-    """Returns a block-diagonal kernel for concatenated inputs, each multiplied only by the columns of its gates."""
-    if num_inputs == 1:
-        return kernel
-    width = kernel.shape[1] // num_inputs
-    columns = [(gate * width, (num_inputs - 1 - gate) * width) for gate in range(num_inputs)]  # zeros on both sides
-    blocks = zip(tf.split(kernel, num_inputs, axis=1), columns, strict=True)
-    return tf.concat([tf.pad(block, [(0, 0), zeros]) for block, zeros in blocks], axis=0)
+    masks = cell.input_masks(sequences, training) if cell.drops_inputs and _may_train(training) else []
+    if len(masks) == 1:
+        (mask,) = masks
+        sequences, masks = sequences * (mask if mask.shape.rank == 3 else tf.expand_dims(mask, 1)), []
+    return tf.cast(sequences, cell.dtype), [tf.cast(mask, cell.dtype) for mask in masks]

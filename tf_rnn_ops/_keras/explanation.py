@@ -1,4 +1,4 @@
-"""Reports which recurrent layers of a model run on the op or in the faster loop, and why others fall back to Keras."""
+"""Reports which recurrent layers of a model run on the op, and why others fall back to Keras."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,7 @@ class LayerExplanation:
     Attributes:
       layer: the name of the layer, with the names of its parent layers, such as "bidirectional/forward_lstm".
       kind: the name of its class.
-      inference: how it runs in inference: "op", on an op of this package; "loop", in a loop over the steps that is
-        faster than Keras's; or "Keras", falling back to Keras.
+      inference: how it runs in inference: "op", on an op of this package, or "Keras", falling back to Keras.
       training: how it runs in training, likewise.
       reasons: why it falls back to Keras, in inference or in training, and what to change.
     """
@@ -62,8 +61,7 @@ class Explanation(tuple[LayerExplanation, ...]):
 def explain(model: keras.layers.Layer) -> Explanation:
     """Prints and returns how the recurrent layers of a model run, in inference and in training, and why.
 
-    In the table, "op" means that a layer runs on an op of this package, "loop" that it runs in a loop over the steps
-    that is faster than Keras's, and "Keras" that it falls back to Keras.
+    In the table, "op" means that a layer runs on an op of this package, and "Keras" that it falls back to Keras.
 
     `explain` inspects the configuration of the layers, including those in nested models and in wrappers such as
     `Bidirectional`. A fallback that depends on the arguments of a call, such as a mask with one value per unit, is not
@@ -129,7 +127,7 @@ def _runs_its_cells(layer: Any) -> bool:
     """Returns whether a layer runs each of several cells over all steps."""
     described = description.describe_layer(layer)
     is_stack = not isinstance(described, Unknown) and len(described) > 1
-    return is_stack and decision.of_layer(described, training=False).path != "Keras"
+    return is_stack and not decision.against_layer(described, training=False)
 
 
 def _layers_in(layer: Any) -> Sequence[Any]:
@@ -152,14 +150,16 @@ def _explain_layer(name: str, layer: Any, of_model: Sequence[str]) -> LayerExpla
         return LayerExplanation(name, kind, "op", "op", ())
     is_cell = isinstance(layer, kerases.classes("cells"))
     described: Any = (description.describe_cell if is_cell else description.describe_layer)(layer)
-    decide: Any = decision.of_cell if is_cell else decision.of_layer
-    inference, training = (decide(described, training) for training in (False, True))
+    against: Any = decision.against_cell if is_cell else decision.against_layer
     is_out_of_reach = isinstance(described, Unknown) and described.is_out_of_reach
     outer = [] if is_out_of_reach else [*of_model, *_not_accelerated(layer)]
-    reasons = tuple(dict.fromkeys([*outer, *inference.reasons, *training.reasons]))
-    if outer:
-        return LayerExplanation(name, kind, "Keras", "Keras", reasons)
-    return LayerExplanation(name, kind, inference.path, training.path, reasons)
+    inference, training = ((*outer, *against(described, training)) for training in (False, True))
+    reasons = tuple(dict.fromkeys((*inference, *training)))
+    return LayerExplanation(name, kind, _path(inference), _path(training), reasons)
+
+
+def _path(reasons: Sequence[str]) -> str:
+    return "Keras" if reasons else "op"
 
 
 def _not_accelerated(layer: Any) -> Iterator[str]:

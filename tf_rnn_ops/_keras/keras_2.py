@@ -183,14 +183,16 @@ def _input_masks(cell: Any, kind: Kind, x: tf.Tensor, training: Any, unroll: boo
     if x.shape.rank == 2:
         return _masks(cell, kind, private_names.KERAS_2_MASKS, x, training)
     if unroll or tf.executing_eagerly():
-        masks = _masks(cell, kind, private_names.KERAS_2_MASKS, x[:, 0, :], training)
-        return [tf.expand_dims(mask, 1) for mask in masks]
+        return _masks(cell, kind, private_names.KERAS_2_MASKS, x[:, 0, :], training)
     # Keras keeps masks for a graph. The body of a loop is one of its own, which draws other masks at each step.
     return _masks(cell, kind, private_names.KERAS_2_NEW_MASKS, x, training)
 
 
-def _state_masks(cell: Any, kind: Kind, h: tf.Tensor, training: Any) -> list[tf.Tensor]:
-    return _masks(cell, kind, private_names.KERAS_2_RECURRENT_MASKS, h, training)
+def _state_masks(cell: Any, kind: Kind, h: tf.Tensor, steps: Any, training: Any, unroll: bool) -> list[tf.Tensor]:
+    if steps is None or unroll or tf.executing_eagerly():
+        return _masks(cell, kind, private_names.KERAS_2_RECURRENT_MASKS, h, training)
+    h = tf.repeat(h[:, tf.newaxis], steps, axis=1)  # as for inputs
+    return _masks(cell, kind, private_names.KERAS_2_NEW_RECURRENT_MASKS, h, training)
 
 
 def _masks(cell: Any, kind: Kind, draw: str, x: tf.Tensor, training: Any) -> list[tf.Tensor]:
@@ -292,7 +294,6 @@ def table() -> Keras:
         is_cast=lambda variable: hasattr(variable, private_names.CAST_VARIABLE),
         input_masks=_input_masks,
         state_masks=_state_masks,
-        has_mask_per_gate=_has_mask_per_gate,
         draws_in_inference=(LSTM, GRU, SIMPLE_RNN),
         surprises_of_layer=_surprises_of_layer,
         surprises_of_dropout=_surprises_of_dropout,

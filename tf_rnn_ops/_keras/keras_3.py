@@ -33,12 +33,10 @@ def _is_cast(variable: Any) -> bool:
 
 
 def _input_masks(cell: Any, kind: Kind, x: tf.Tensor, training: Any, unroll: bool) -> list[tf.Tensor]:
-    if x.shape.rank == 2:
-        return _masks(cell, private_names.DROPOUT_MASK, x)
-    return [tf.expand_dims(mask, 1) for mask in _masks(cell, private_names.DROPOUT_MASK, x[:, 0, :])]
+    return _masks(cell, private_names.DROPOUT_MASK, x if x.shape.rank == 2 else x[:, 0, :])
 
 
-def _state_masks(cell: Any, kind: Kind, h: tf.Tensor, training: Any) -> list[tf.Tensor]:
+def _state_masks(cell: Any, kind: Kind, h: tf.Tensor, steps: Any, training: Any, unroll: bool) -> list[tf.Tensor]:
     return _masks(cell, private_names.RECURRENT_DROPOUT_MASK, h)
 
 
@@ -47,15 +45,16 @@ def _masks(cell: Any, draw: str, x: tf.Tensor) -> list[tf.Tensor]:
     return keras.tree.flatten(getattr(cell, draw, lambda _: [])(x))
 
 
-def _has_mask_per_gate(cell: Any, kind: Kind) -> bool:
-    return kind.gates > 1 and bool(getattr(cell, private_names.DROPOUT_MASK_COUNT, None))
-
-
 def _surprises_of_dropout(cell: Any, kind: Kind) -> Iterator[str]:
     for draw in (private_names.DROPOUT_MASK, private_names.RECURRENT_DROPOUT_MASK):
         if not hasattr(cell, draw):
             yield f"this version of Keras has no {draw}: set dropout=0 and recurrent_dropout=0"
     implementation = getattr(cell, private_names.IMPLEMENTATION, None)
+    if kind.gates > 1 and 0 < cell.recurrent_dropout < 1:
+        if not _HAS_MASKS_OF_GATES:
+            yield "recurrent_dropout in training needs Keras 3.8 or newer: install it, or set recurrent_dropout=0"
+        elif implementation != 1:
+            yield "recurrent_dropout was set after the cell was made: pass it to the constructor"
     has_masks_of_gates = kind.gates > 1 and implementation == 1 and _HAS_MASKS_OF_GATES
     if getattr(cell, private_names.DROPOUT_MASK_COUNT, None) != (kind.gates if has_masks_of_gates else None):
         yield "implementation was set after the cell was made: pass it to the constructor"
@@ -115,7 +114,6 @@ TABLE = Keras(
     is_cast=_is_cast,
     input_masks=_input_masks,
     state_masks=_state_masks,
-    has_mask_per_gate=_has_mask_per_gate,
     draws_in_inference=(SIMPLE_RNN,),
     surprises_of_layer=lambda layer: (),
     surprises_of_dropout=_surprises_of_dropout,

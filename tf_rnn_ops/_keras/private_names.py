@@ -127,9 +127,12 @@ IS_FUSED = attribute(
     "tells whether Keras ignores the activations of a cell, and drops the inputs of each step differently",
     "layers with dropout, or with activations that were changed, have other results than in Keras",
 )
-KERAS_2_MASKS, KERAS_2_NEW_MASKS, KERAS_2_RECURRENT_MASKS = (
+KERAS_2_MASKS, KERAS_2_NEW_MASKS, KERAS_2_RECURRENT_MASKS, KERAS_2_NEW_RECURRENT_MASKS = (
     attribute("tf_keras.layers.LSTMCell", name, "draws the dropout masks of a cell", _WITHOUT_MASKS)
-    for name in ("get_dropout_mask_for_cell", "_create_dropout_mask", "get_recurrent_dropout_mask_for_cell")
+    for name in (
+        *("get_dropout_mask_for_cell", "_create_dropout_mask"),
+        *("get_recurrent_dropout_mask_for_cell", "_create_recurrent_dropout_mask"),
+    )
 )
 KERAS_2_METRICS = attribute(
     "tf_keras.Model",

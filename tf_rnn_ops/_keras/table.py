@@ -78,11 +78,11 @@ class Keras(NamedTuple):
       is_variable: returns whether a weight is a variable of this Keras.
       is_cast: returns whether a variable is cast to the dtype in which its layer computes.
       input_masks: takes a cell, its kind, inputs, [batch, time, features] or of one step [batch, features], `training`,
-        and whether the loop is unrolled. Draws the dropout masks of the inputs, which may be the same at all steps: one
-        for all gates, or one for each gate.
-      state_masks: takes a cell, its kind, a state, [batch, units], and `training`. Draws its masks at a step, which may
-        be the same at all steps.
-      has_mask_per_gate: takes a cell and its kind. Returns whether each gate has dropout masks of its own.
+        and whether the loop is unrolled. Draws the dropout masks of the inputs, one for all gates or one for each gate:
+        [batch, features] for all steps, or [batch, time, features].
+      state_masks: takes a cell, its kind, a state, [batch, units], the number of steps, or None for a call of the cell
+        itself, `training`, and whether the loop is unrolled. Draws its masks, one for all gates or one for each gate:
+        [batch, units] for all steps, or [batch, steps, units].
       draws_in_inference: the kinds of cells that ask for their dropout masks in inference, too.
       surprises_of_layer: yields why a layer may compute something else than its cell says, and what to change.
       surprises_of_dropout: takes a cell and its kind. Yields why it may draw other masks than these functions.
@@ -114,7 +114,6 @@ class Keras(NamedTuple):
     is_cast: Callable[[Any], bool]
     input_masks: Callable[..., list[tf.Tensor]]
     state_masks: Callable[..., list[tf.Tensor]]
-    has_mask_per_gate: Callable[[Any, Kind], bool]
     draws_in_inference: tuple[Kind, ...]
     surprises_of_layer: Callable[[Any], Iterable[str]]
     surprises_of_dropout: Callable[[Any, Kind], Iterable[str]]

@@ -1,4 +1,4 @@
-"""Keras's LSTM, GRU and SimpleRNN, computed by one op or in a faster loop."""
+"""Keras's LSTM, GRU and SimpleRNN, computed by one op."""
 
 import weakref
 from typing import Any
@@ -43,8 +43,7 @@ class _RunsOnOp:
 class LSTM(_RunsOnOp, keras.layers.LSTM):
     """`keras.layers.LSTM` computed by one op: same arguments, weights, config and results.
 
-    With recurrent dropout in training, the layer runs in a loop over the steps that is faster than that of Keras. It
-    falls back to the implementation of Keras if the op does not support the arguments (for example, another
+    The layer falls back to the implementation of Keras if the op does not support the arguments (for example, another
     activation), if TensorFlow sees a GPU, or if Keras uses another backend. All masks are supported. With
     `jit_compile=True`, XLA compiles the op too. docs/guides/keras.md lists the unsupported configurations;
     `tf_rnn_ops.explain(model)` and the logger "tf_rnn_ops" report why a layer falls back.
@@ -191,8 +190,7 @@ class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
 
     See `LSTM` for the arguments, of which the SimpleRNN lacks `recurrent_activation`, `unit_forget_bias` and
     `use_cudnn`, and for fallbacks, exports, conversion and errors. There is only one state, [batch, units]. This layer
-    has no faster loop: it falls back to Keras with recurrent dropout in training, and with activations other than tanh
-    and relu.
+    falls back to Keras with activations other than tanh and relu.
 
     Examples:
       >>> layer = SimpleRNN(4, activation="relu")
