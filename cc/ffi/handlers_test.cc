@@ -324,6 +324,11 @@ bool FindSizes(const std::string& text, Shape* shape) {
 // documentation, and from that of the argument that it refers to, of this or
 // another op.
 std::vector<Shape> ShapesOf(const FfiOp& op, const Argument& argument) {
+  if (IsKeras(op) && argument.count != nullptr) {  // masks
+    Shape shape;
+    EXPECT_TRUE(FindSizes(argument.doc, &shape));
+    return std::vector<Shape>(SizeOf("gates"), shape);
+  }
   if (argument.count != nullptr) {
     const rnn::CudnnRnnParamsLayout layout(Config(false));
     const bool are_weights = argument.name == "weights";
@@ -402,7 +407,9 @@ std::map<std::string, Attribute> AttributesOf(const FfiOp& op) {
       {"new_cell_second", true},
       {"num_params", layout.num_weights()},
       {"num_params_weights", layout.num_weights()},
-      {"num_params_biases", layout.num_biases()}};
+      {"num_params_biases", layout.num_biases()},
+      {"num_input_masks", SizeOf("gates")},
+      {"num_state_masks", SizeOf("gates")}};
   std::map<std::string, Attribute> attributes;
   for (const auto& each : op.signature->attributes) {
     static const std::regex syntax(R"((\w+): ([\w(]+|\{'?)[^=]*(?:= (.*))?)");
