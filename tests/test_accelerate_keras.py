@@ -699,6 +699,7 @@ def options_of_lists(**chosen):
     in_graph=False,
     is_given_a_list=False,
 )
+@pytest.mark.not_xla("XLA cannot pass the tensor lists of Keras's loop to its gradient")
 def test_lists_of_cells(cells, options, mask, with_states, training, in_graph, is_given_a_list, runs):
     make, *counts = LISTS_OF_CELLS[cells]
     cells = make(keras.layers)

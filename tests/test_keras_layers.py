@@ -224,7 +224,7 @@ OF_KERAS_2 = st.fixed_dictionaries(
     training=st.sampled_from([None, False, True]),
     call=st.sampled_from(["eager", "graph"]),
 )
-@pytest.mark.not_xla("the loop of Keras 2 passes lists of tensors, which XLA does not")
+@pytest.mark.not_xla("the loop of Keras 2 passes lists of tensors, which XLA does not", sure=False)
 def test_keras_2(configuration, case, steps, dropout, with_states, training, call, runs):
     """Compares a layer of Keras 2 with itself, accelerated."""
     make, *counts = KERAS_2[configuration]

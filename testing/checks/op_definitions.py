@@ -66,7 +66,7 @@ def incompatibilities(old: op_def_pb2.OpList, new: op_def_pb2.OpList) -> list[st
 
 
 def _of_op(old: op_def_pb2.OpDef, new: op_def_pb2.OpDef) -> Iterator[str]:
-    if list(old.input_arg) != list(new.input_arg):
+    if list(old.input_arg) != _inputs_of_old_graphs(old, new):
         yield "its inputs changed"
     if list(old.output_arg) != list(new.output_arg):
         yield "its outputs changed"
@@ -79,6 +79,15 @@ def _of_op(old: op_def_pb2.OpDef, new: op_def_pb2.OpDef) -> Iterator[str]:
         else:
             yield f"{attr.name} was removed"
     yield from (f"{name} is new and has no default" for name, attr in new_attrs.items() if not _has_default(attr))
+
+
+def _inputs_of_old_graphs(old: op_def_pb2.OpDef, new: op_def_pb2.OpDef) -> list[op_def_pb2.OpDef.ArgDef]:
+    """Returns the new inputs without lists that are empty unless a graph sets a new attribute."""
+    known = {attr.name for attr in old.attr}
+    empty = {
+        attr.name for attr in new.attr if attr.name not in known and _has_default(attr) and not attr.default_value.i
+    }
+    return [each for each in new.input_arg if each.number_attr not in empty]
 
 
 def _of_attr(old: op_def_pb2.OpDef.AttrDef, new: op_def_pb2.OpDef.AttrDef) -> Iterator[str]:
