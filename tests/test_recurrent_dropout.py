@@ -93,6 +93,7 @@ def test_dropout_masks_equal_those_of_keras(configuration, compiled):
 
 # Eager and compiled calls in turns.
 @pytest.mark.parametrize(("configuration", "compiled"), [(each, i % 2) for i, each in enumerate(CONFIGURATIONS)])
+@pytest.mark.not_xla("XLA gives a gradient of zeros where TensorFlow gives None", cases=r".*-1\]")
 def test_gradients_of_gradients(configuration, compiled):
     kind, arguments = CONFIGURATIONS[configuration]
     layers = pair(kind, **arguments, dropout=0.2, seed=2, return_sequences=True)

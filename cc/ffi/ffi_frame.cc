@@ -270,8 +270,9 @@ Status FfiFrame::Place(const std::vector<Argument>& arguments, const char* what,
   std::int64_t num_placed = 0;
   placed->reserve(arguments.size());
   for (const Argument& argument : arguments) {
-    std::int64_t count = 1;
-    if (argument.count != nullptr) {
+    // A caller may leave out the count of a list that is empty.
+    std::int64_t count = argument.count == nullptr ? 1 : 0;
+    if (argument.count != nullptr && attributes.Has(argument.count)) {
       TF_RNN_OPS_RETURN_IF_ERROR(attributes.Get(argument.count, &count));
     }
     if (count < 0 || count > num_buffers - num_placed) {
