@@ -61,6 +61,7 @@ struct Case {
   // Gradients with respect to the results of the backward pass.
   Array dot_input, dot_input_h, dot_input_c, dot_params;
   Array input_masks, state_masks;  // by gate, if the config has them
+  bool has_wide_weights = false;   // if the config has Keras's weights
 
   std::int64_t width() const {
     return config.num_directions * config.output_size();
@@ -204,36 +205,52 @@ inline bool HasKerasWeights(const RnnConfig& config) {
 template <typename T>
 class KerasBuffers {
  public:
-  explicit KerasBuffers(const RnnConfig& config)
-      : config_(config),
-        buffers_{Zeros(config.input_size), Zeros(config.num_units),
-                 Zeros(KerasBiasRows(config.mode))} {}
+  explicit KerasBuffers(const Case& k)
+      : config_(k.config),
+        is_wide_(k.has_wide_weights),
+        buffers_{Buffer<T>(is_wide_ ? 0 : Size(0)),
+                 Buffer<T>(is_wide_ ? 0 : Size(1)),
+                 Buffer<T>(is_wide_ ? 0 : Size(2))},
+        wide_buffers_{Buffer<Wide>(is_wide_ ? Size(0) : 0),
+                      Buffer<Wide>(is_wide_ ? Size(1) : 0),
+                      Buffer<Wide>(is_wide_ ? Size(2) : 0)} {}
   // Copies the weights from a params buffer.
-  KerasBuffers(const RnnConfig& config, const Array& params)
-      : KerasBuffers(config) {
-    if (!HasKerasWeights(config)) return;
+  KerasBuffers(const Case& k, const Array& params) : KerasBuffers(k) {
+    if (!HasKerasWeights(config_)) return;
     Array sums[3];
-    for (int i = 0; i < 3; ++i) sums[i].resize(buffers_[i].size());
-    ForEachKerasWeight(config, [&](auto from, auto array, auto index) {
+    for (int i = 0; i < 3; ++i) sums[i].resize(Size(i));
+    ForEachKerasWeight(config_, [&](auto from, auto array, auto index) {
       sums[array][index] += params[from];
     });
     for (int i = 0; i < 3; ++i) {
       const std::vector<T> rounded = Rounded<T>(sums[i]);
-      std::copy(rounded.begin(), rounded.end(), buffers_[i].data());
+      for (std::int64_t j = 0; j < Size(i); ++j) {
+        if (is_wide_) {
+          wide_buffers_[i].data()[j] = static_cast<Wide>(ToDouble(rounded[j]));
+        } else {
+          buffers_[i].data()[j] = rounded[j];
+        }
+      }
     }
   }
 
   // W: T, const or not.
   template <typename W>
   Weights<W> weights() {
-    return Weights<W>::Keras(buffers_[0].data(), buffers_[1].data(),
-                             buffers_[2].data());
+    const auto of = [](auto* buffers) {
+      return Weights<W>::Keras(buffers[0].data(), buffers[1].data(),
+                               buffers[2].data());
+    };
+    return is_wide_ ? of(wide_buffers_) : of(buffers_);
   }
   // Converts gradients of Keras weights to gradients of params.
   Array ToParams() {
     Array params(CudnnRnnParamsSize(config_));
-    Array arrays[] = {buffers_[0].ToDoubles(), buffers_[1].ToDoubles(),
-                      buffers_[2].ToDoubles()};
+    Array arrays[3];
+    for (int i = 0; i < 3; ++i) {
+      arrays[i] =
+          is_wide_ ? wide_buffers_[i].ToDoubles() : buffers_[i].ToDoubles();
+    }
     ForEachKerasWeight(config_, [&](auto to, auto array, auto index) {
       params[to] = arrays[array][index];
     });
@@ -241,14 +258,21 @@ class KerasBuffers {
   }
 
  private:
-  Buffer<T> Zeros(std::int64_t rows) const {
-    return Buffer<T>(HasKerasWeights(config_)
-                         ? rows * config_.num_gates() * config_.num_units
-                         : 0);
+  using Wide = ComputeType<T>;
+
+  // The number of elements of an array.
+  std::int64_t Size(int array) const {
+    if (!HasKerasWeights(config_)) return 0;
+    const std::int64_t rows[] = {config_.input_size, config_.num_units,
+                                 KerasBiasRows(config_.mode)};
+    return rows[array] * config_.num_gates() * config_.num_units;
   }
 
   const RnnConfig config_;
+  const bool is_wide_;
+  // One of these is empty.
   Buffer<T> buffers_[3];
+  Buffer<Wide> wide_buffers_[3];
 };
 
 template <typename T>
@@ -263,7 +287,7 @@ class Engine {
         input_h_(Rounded<T>(k.input_h)),
         input_c_(Rounded<T>(k.input_c)),
         params_(Rounded<T>(k.params)),
-        keras_weights_(k.config, k.params),
+        keras_weights_(k, k.params),
         d_output_(Rounded<T>(k.d_output)),
         d_output_h_(Rounded<T>(k.d_output_h)),
         d_output_c_(Rounded<T>(k.d_output_c)),
@@ -271,7 +295,7 @@ class Engine {
         dot_input_h_(Rounded<T>(k.dot_input_h)),
         dot_input_c_(Rounded<T>(k.dot_input_c)),
         dot_params_(Rounded<T>(k.dot_params)),
-        dot_keras_weights_(k.config, k.dot_params),
+        dot_keras_weights_(k, k.dot_params),
         input_masks_(Rounded<T>(k.input_masks)),
         state_masks_(Rounded<T>(k.state_masks)),
         output_(k.d_output.size()),
@@ -304,7 +328,7 @@ class Engine {
     Buffer<T> d_input(parts.wants_input ? k_.input.size() : 0);
     Buffer<T> d_h(k_.input_h.size()), d_c(k_.input_c.size());
     Buffer<T> d_params(parts.wants_params ? k_.params.size() : 0);
-    KerasBuffers<T> d_keras_weights(k_.config);
+    KerasBuffers<T> d_keras_weights(k_);
     NetworkBackward<T> a{};
     Fill(a);
     a.output = has_keras_weights() ? nullptr : output_.data();
@@ -339,7 +363,7 @@ class Engine {
     Buffer<T> d_output = result(k_.d_output, parts.wants_outputs);
     Buffer<T> d_output_h = result(k_.d_output_h, parts.wants_outputs);
     Buffer<T> d_output_c = result(k_.d_output_c, parts.wants_outputs);
-    KerasBuffers<T> keras_weights(k_.config);
+    KerasBuffers<T> keras_weights(k_);
     const auto data = [](Buffer<T>& buffer, bool is_there) {
       return is_there ? buffer.data() : nullptr;
     };
@@ -578,11 +602,30 @@ inline std::vector<Case> KerasCases() {
   return cases;
 }
 
+// Keras layers whose weights are float beside 16-bit sequences.
+inline std::vector<Case> WideWeightsCases() {
+  std::vector<Case> cases;
+  for (RnnMode mode : kKerasModes) {
+    for (RnnSize size :
+         {RnnSize{2, 7}, RnnSize{9, 41}, RnnSize{40, 14}, RnnSize{3, 0}}) {
+      // Over many steps, rectifiers approach their kinks.
+      const std::int64_t units = size.time > 4 ? 4 : 37;
+      cases.push_back(RandomCase({mode, false, 1, 1, 5, units, 0, true}, size));
+    }
+    if (TraitsOf(mode).gates > 1) {
+      cases.push_back(UnsortedCase({mode, false, 1, 1, 3, 161, 0, true}));
+    }
+  }
+  for (Case& k : cases) k.has_wide_weights = true;
+  return cases;
+}
+
 // Every mode and option, with sizes near the widths of vectors and panels.
 inline std::vector<Case> Cases() {
   std::vector<Case> cases = KerasCases();
-  const std::vector<Case> with_dropout = DropoutCases();
-  cases.insert(cases.end(), with_dropout.begin(), with_dropout.end());
+  for (const auto& more : {DropoutCases(), WideWeightsCases()}) {
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
   for (RnnMode mode : kModes) {
     // Few steps, for which weights are read in place, and more steps.
     for (RnnSize size : {RnnSize{2, 7}, RnnSize{9, 7}}) {
@@ -650,7 +693,8 @@ inline std::string Describe(const Case& k) {
          std::to_string(c.num_units) + " num_proj " +
          std::to_string(c.num_proj) + " time " + std::to_string(k.size.time) +
          " batch " + std::to_string(k.size.batch) +
-         (HasKerasWeights(c) ? " Keras's weights" : "") + " dropout " +
+         (HasKerasWeights(c) ? " Keras's weights" : "") +
+         (k.has_wide_weights ? ", wide" : "") + " dropout " +
          std::to_string(static_cast<int>(c.input_dropout)) + " " +
          std::to_string(static_cast<int>(c.state_dropout)) + " activations " +
          std::to_string(static_cast<int>(c.activations.state)) + " " +

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "cc/rnn/checked_math.h"
+#include "cc/rnn/float16.h"
 #include "cc/rnn/rnn_config.h"
 
 namespace tf_rnn_ops::rnn {
@@ -53,6 +55,11 @@ enum class WeightLayout {
 // and such gradients are not computed.
 template <typename E>
 struct Weights {
+  // The type of wide weights.
+  using Wide = std::conditional_t<std::is_const_v<E>,
+                                  const ComputeType<std::remove_const_t<E>>,
+                                  ComputeType<E>>;
+
   // params: [CudnnRnnParamsSize(config)]
   static Weights Cudnn(E* params) {
     Weights weights;
@@ -60,12 +67,17 @@ struct Weights {
     return weights;
   }
   // See the members with these names.
-  static Weights Keras(E* kernel, E* recurrent_kernel, E* bias) {
+  // W: E, or for wide weights their type.
+  template <typename W>
+  static Weights Keras(W* kernel, W* recurrent_kernel, W* bias) {
+    constexpr bool kIsWide = !std::is_same_v<const W, const E>;
+    static_assert(!kIsWide || std::is_same_v<const W, const Wide>);
     Weights weights;
     weights.layout = WeightLayout::kKeras;
-    weights.kernel = kernel;
-    weights.recurrent_kernel = recurrent_kernel;
-    weights.bias = bias;
+    weights.is_wide = kIsWide;
+    weights.kernel = reinterpret_cast<E*>(kernel);
+    weights.recurrent_kernel = reinterpret_cast<E*>(recurrent_kernel);
+    weights.bias = reinterpret_cast<E*>(bias);
     return weights;
   }
   // Those of TensorFlow's LSTM ops.
@@ -94,6 +106,9 @@ struct Weights {
   }
 
   WeightLayout layout = WeightLayout::kCudnn;
+  // Whether the matrices and biases are of type Wide, for example float32
+  // beside 16-bit sequences. Their pointers are then cast.
+  bool is_wide = false;
   E* params = nullptr;
   // The matrices are the transposes of cuDNN's, with the gates side by side in
   // cuDNN's order, except that a GRU's update gate comes first.

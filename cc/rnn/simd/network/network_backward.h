@@ -87,11 +87,9 @@ class BackwardPass {
 
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
-      FillZeroIfWanted(a_.input_backprop, memory_.shapes.input, executor);
+      memory_.d_input.WriteZeros(executor);
       memory_.d_weights.WriteZeros(executor);
-      for (T* const peephole : a_.weights_backprop.peepholes.arrays) {
-        FillZeroIfWanted(peephole, memory_.shapes.peephole, executor);
-      }
+      memory_.d_peepholes.WriteZeros(executor);
       return;
     }
     Compute(executor);

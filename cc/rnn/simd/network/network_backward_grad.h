@@ -146,7 +146,7 @@ class BackwardGradPass {
 
   void Run(Executor& executor) const {
     if (HasNoState(a_.config, a_.size)) {
-      FillZeroIfWanted(a_.input_grad, memory_.shapes.input, executor);
+      memory_.dot_d_input.WriteZeros(executor);
       memory_.dot_d_weights.WriteZeros(executor);
       return;
     }

@@ -81,15 +81,10 @@ struct NetworkShapes {
   std::int64_t num_layers;
 };
 
-// Fills a result with zeros if it is needed.
-template <typename T>
-void FillZeroIfWanted(T* wanted, const StagedShape& shape, Executor& executor) {
-  if (wanted != nullptr) FillZero(wanted, shape.size().value(), executor);
-}
-
 // A caller's weights, or their gradients, in the network's type. Without
 // peepholes, which cells read in their own type, and packed weights.
-// T: the caller's type, const for weights that are read. C: the network's type.
+// T: the caller's type, const for weights that are read; weights may be wide.
+// C: the network's type.
 template <typename T, typename C>
 class StagedWeights {
  public:
@@ -101,51 +96,70 @@ class StagedWeights {
             {config.num_gates(), config.num_units, config.input_size},
             {config.num_gates(), config.num_units, config.num_units},
             {config.num_gates(), config.num_units, KerasBiasRows(config.mode)}},
-        arrays_{
-            {callers.params, &shapes_[0], &kNetworksLayout, arena},
-            {callers.kernel, &shapes_[1], &kNetworksLayout, arena},
-            {callers.recurrent_kernel, &shapes_[2], &kNetworksLayout, arena},
-            {callers.bias, &shapes_[3], &kNetworksLayout, arena}} {}
+        arrays_(callers.is_wide ? Weights<T>() : callers, shapes_, arena),
+        wide_arrays_(callers.is_wide ? callers : Weights<T>(), shapes_, arena) {
+  }
   // Arrays refer to shapes.
   StagedWeights(const StagedWeights&) = delete;
 
   Weights<const C> Read(Executor& executor) const {
-    return Of<const C>(
-        [&](const Array& array) { return array.Read(executor); });
+    return Of<const C>([&](const auto& array) { return array.Read(executor); });
   }
   // Where to write gradients.
   Weights<C> Target() const {
-    return Of<C>([](const Array& array) { return array.Target(); });
+    return Of<C>([](const auto& array) { return array.Target(); });
   }
   // Copies what was written to Target() to the caller's gradients.
   void Write(Executor& executor) const {
-    for (const Array& array : arrays_) array.Write(executor);
+    ForEach([&](const auto& array) { array.Write(executor); });
   }
   void WriteZeros(Executor& executor) const {
-    FillZeroIfWanted(callers_.params, shapes_[0], executor);
-    FillZeroIfWanted(callers_.kernel, shapes_[1], executor);
-    FillZeroIfWanted(callers_.recurrent_kernel, shapes_[2], executor);
-    FillZeroIfWanted(callers_.bias, shapes_[3], executor);
+    ForEach([&](const auto& array) { array.WriteZeros(executor); });
   }
 
  private:
-  using Array = StagedArray<T, C>;
+  // The arrays of weights of type W.
+  template <typename W>
+  struct Arrays {
+    Arrays(const Weights<T>& callers, const StagedShape* shapes, Arena& arena)
+        : all{{reinterpret_cast<W*>(callers.params), &shapes[0],
+               &kNetworksLayout, arena},
+              {reinterpret_cast<W*>(callers.kernel), &shapes[1],
+               &kNetworksLayout, arena},
+              {reinterpret_cast<W*>(callers.recurrent_kernel), &shapes[2],
+               &kNetworksLayout, arena},
+              {reinterpret_cast<W*>(callers.bias), &shapes[3], &kNetworksLayout,
+               arena}} {}
+
+    const StagedArray<W, C> all[4];
+  };
+
+  template <typename Body>
+  void ForEach(const Body& body) const {
+    for (const auto& array : arrays_.all) body(array);
+    for (const auto& array : wide_arrays_.all) body(array);
+  }
 
   template <typename E, typename Get>
   Weights<E> Of(const Get& get) const {
+    const auto of = [&](int i) {
+      return callers_.is_wide ? get(wide_arrays_.all[i]) : get(arrays_.all[i]);
+    };
     Weights<E> weights;
     weights.layout = callers_.layout;
-    weights.params = get(arrays_[0]);
-    weights.kernel = get(arrays_[1]);
-    weights.recurrent_kernel = get(arrays_[2]);
-    weights.bias = get(arrays_[3]);
+    weights.params = of(0);
+    weights.kernel = of(1);
+    weights.recurrent_kernel = of(2);
+    weights.bias = of(3);
     weights.has_new_cell_second = callers_.has_new_cell_second;
     return weights;
   }
 
   const Weights<T> callers_;
   const StagedShape shapes_[4];
-  const Array arrays_[4];
+  // One of these is empty.
+  const Arrays<T> arrays_;
+  const Arrays<typename Weights<T>::Wide> wide_arrays_;
 };
 
 // Whether the state is empty, so there is nothing to compute. The other sizes

@@ -153,6 +153,10 @@ class StagedArray {
   }
   // Copies what was written to Target() to the caller's array.
   void Write(Executor& executor) const { WriteFrom(copy_, executor); }
+  // Fills the caller's array with zeros, if it exists.
+  void WriteZeros(Executor& executor) const {
+    if (array_ != nullptr) FillZero(array_, shape_->size().value(), executor);
+  }
   // Copies `from` to the caller's array, if both exist and differ.
   void WriteFrom(const C* from, Executor& executor) const {
     if (from == nullptr || array_ == nullptr ||
@@ -205,6 +209,9 @@ class StagedArrays {
   }
   void Write(Executor& executor) const {
     for (const StagedArray<T>& array : arrays_) array.Write(executor);
+  }
+  void WriteZeros(Executor& executor) const {
+    for (const StagedArray<T>& array : arrays_) array.WriteZeros(executor);
   }
 
  private:
