@@ -494,6 +494,12 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def keras_dtype(call: Call, name: str):
+    """Returns the dtype of a tensor, or of a gradient: with mixed precision, weights are in float32."""
+    is_wide = call.op.startswith("Mixed") and name.startswith(keras_rnn_inputs.WEIGHTS)
+    return numpy_dtype("float32" if is_wide else common_dtype(call))
+
+
 def expect_keras_rnn(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of KerasRNN."""
     dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
@@ -503,16 +509,15 @@ def expect_keras_rnn(call: Call, results: Results) -> dict[str, Expected]:
 
 def expect_keras_rnn_backprop(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of KerasRNNBackprop."""
-    dtype, shapes = numpy_dtype(common_dtype(call)), keras_rnn_shapes(call)
-    return {f"{name}_backprop": Expected(shapes[name], dtype) for name in KERAS_INPUTS}
+    shapes = keras_rnn_shapes(call)
+    return {f"{name}_backprop": Expected(shapes[name], keras_dtype(call, name)) for name in KERAS_INPUTS}
 
 
 def expect_keras_rnn_backprop_grad(call: Call, results: Results) -> dict[str, Expected]:
     """Returns the expected results of KerasRNNBackpropGrad."""
     expect_keras_rnn_backprop(call, results)
-    dtype = numpy_dtype(common_dtype(call))
     shapes = {name: tuple(call.arguments[name.removesuffix("_grad")].shape) for name in KERAS_RESULT_NAMES}
-    return with_skipped(call, {name: Expected(shape, dtype) for name, shape in shapes.items()})
+    return with_skipped(call, {name: Expected(each, keras_dtype(call, name)) for name, each in shapes.items()})
 
 
 # ---------------------------------------------------------------- AlignTensor
@@ -538,9 +543,15 @@ _EXPECT: dict[str, Callable[[Call, Results], dict[str, Any]]] = {
     "CudnnRNNParamsToCanonical": expect_params_to_canonical,
     "CudnnRNN": expect_forward,
     "StatelessCudnnRNN": expect_forward,
-    "KerasRNNBackpropGrad": expect_keras_rnn_backprop_grad,
-    "KerasRNNBackprop": expect_keras_rnn_backprop,
-    "KerasRNN": expect_keras_rnn,
+    **{
+        mixed + op: expected
+        for mixed in ("", "Mixed")
+        for op, expected in (
+            ("KerasRNNBackpropGrad", expect_keras_rnn_backprop_grad),
+            ("KerasRNNBackprop", expect_keras_rnn_backprop),
+            ("KerasRNN", expect_keras_rnn),
+        )
+    },
     "AlignTensor": expect_aligned,
 }
 

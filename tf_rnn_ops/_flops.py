@@ -118,9 +118,9 @@ _COUNTS = {
     "LSTMBlockCellGrad": _lstm_block_cell_grad,
     **{f"BlockLSTM{version}": _lstm for version in ("", "V2")},
     **{f"BlockLSTMGrad{version}": _times(2, _lstm) for version in ("", "V2", "V3")},
-    "KerasRNN": _keras_rnn,
-    "KerasRNNBackprop": _keras_rnn_backprop,
-    "KerasRNNBackpropGrad": _times(6, _keras_rnn),
+    **dict.fromkeys(("KerasRNN", "MixedKerasRNN"), _keras_rnn),
+    **dict.fromkeys(("KerasRNNBackprop", "MixedKerasRNNBackprop"), _keras_rnn_backprop),
+    **dict.fromkeys(("KerasRNNBackpropGrad", "MixedKerasRNNBackpropGrad"), _times(6, _keras_rnn)),
 }
 
 

@@ -218,8 +218,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), _cudnn_rnn),
     **dict.fromkeys(("GRUBlockCell", "GRUBlockCellGrad", "GRUBlockCellGradV2"), _gru_block_cell),
     **dict.fromkeys(("LSTMBlockCell", "BlockLSTM", "BlockLSTMV2"), _lstm),
-    "KerasRNN": _keras_rnn,
-    "KerasRNNBackprop": _keras_rnn_backprop,
+    **dict.fromkeys(("KerasRNN", "MixedKerasRNN"), _keras_rnn),
+    **dict.fromkeys(("KerasRNNBackprop", "MixedKerasRNNBackprop"), _keras_rnn_backprop),
 }
 
 

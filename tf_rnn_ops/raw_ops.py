@@ -12,7 +12,7 @@ docs/guides/raw_ops.md is a guide to these ops.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
@@ -45,10 +45,14 @@ __all__ = [
 ]
 
 
-def _implemented_by(name: str) -> Callable[[Function], Function]:
+def _implemented_by(name: str, mixed: str = "") -> Callable[[Function], Function]:
     """Returns a decorator for a function that declares the arguments and defaults of an op of the library.
 
     The function must have a body, even if it is empty: AutoGraph cannot convert a function with only a docstring.
+
+    Args:
+      name: the op.
+      mixed: the op for a kernel in float32 beside sequences of 16 bits, if there is one.
     """
 
     def decorate(declared: Function) -> Function:
@@ -58,7 +62,7 @@ def _implemented_by(name: str) -> Callable[[Function], Function]:
         @functools.wraps(declared)
         def op(**arguments: Any) -> Any:
             try:
-                return getattr(ops, name)(**defaults | arguments)
+                return getattr(ops, mixed if mixed and _is_mixed(arguments) else name)(**defaults | arguments)
             except TypeError:
                 declared(**arguments)  # if an argument is wrong, raises an error that names this function
                 raise
@@ -66,6 +70,12 @@ def _implemented_by(name: str) -> Callable[[Function], Function]:
         return cast(Function, op)
 
     return decorate
+
+
+def _is_mixed(arguments: Mapping[str, Any]) -> bool:
+    """Returns whether the kernel is a tensor or array in float32 and the sequences are one of 16 bits."""
+    kernel, sequences = (getattr(arguments.get(name), "dtype", None) for name in ("kernel", "sequences"))
+    return sequences in (tf.float16, tf.bfloat16) and kernel == tf.float32
 
 
 @_implemented_by("tf_rnn_ops_gru_block_cell")
@@ -820,7 +830,7 @@ def CudnnRNNParamsToCanonicalV2(
     ...
 
 
-@_implemented_by("tf_rnn_ops_keras_rnn")
+@_implemented_by("tf_rnn_ops_keras_rnn", mixed="tf_rnn_ops_mixed_keras_rnn")
 def KerasRNN(
     *,
     sequences: TensorLike,
@@ -856,6 +866,9 @@ def KerasRNN(
     At a masked step the state does not change, and the output is repeated from the previous step (zeros at the first
     step). With dropout, W of each gate multiplies x times the gate's mask, and R likewise h_prev or r ∘ h_prev. The op
     runs on the CPU only.
+
+    With mixed precision, `kernel`, `recurrent_kernel` and `bias` are in float32 while all else is in bfloat16 or half;
+    their gradients then are in float32, too.
 
     Differentiable to any order with respect to all inputs except `mask`, `input_masks` and `state_masks`. With
     `is_training=False`, the gradient runs the op again.
@@ -899,7 +912,7 @@ def KerasRNN(
     ...
 
 
-@_implemented_by("tf_rnn_ops_keras_rnn_backprop")
+@_implemented_by("tf_rnn_ops_keras_rnn_backprop", mixed="tf_rnn_ops_mixed_keras_rnn_backprop")
 def KerasRNNBackprop(
     *,
     sequences: TensorLike,

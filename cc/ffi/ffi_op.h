@@ -57,6 +57,7 @@ struct FfiOp {
   ElementTypes TypesOf(const Argument& argument) const {
     const std::string_view type = argument.type;
     if (type == "bool") return SetOf(XLA_FFI_DataType_PRED);
+    if (type == "float") return SetOf(XLA_FFI_DataType_F32);
     if (type == "int8") return SetOf(XLA_FFI_DataType_S8);
     if (type == "int32") return SetOf(XLA_FFI_DataType_S32);
     if (type == "int64") return SetOf(XLA_FFI_DataType_S64);

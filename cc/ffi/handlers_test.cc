@@ -21,6 +21,8 @@
 #include "cc/ffi/ffi_op.h"
 #include "cc/ffi/ffi_versions.h"
 #include "cc/rnn/cudnn_rnn_params.h"
+#include "cc/rnn/float16.h"
+#include "cc/rnn/float16_conversion.h"
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "xla/ffi/api/c_api.h"
@@ -264,7 +266,15 @@ rnn::RnnConfig Config(bool is_keras) {
 }
 
 bool IsKeras(const FfiOp& op) {
-  return op.signature->name.rfind("Keras", 0) == 0;
+  return op.signature->name.find("KerasRNN") != std::string::npos;
+}
+
+// The type with which to call an op: float, unless it is for 16-bit types only.
+XLA_FFI_DataType CallType(const FfiOp& op) {
+  for (const auto type : {XLA_FFI_DataType_F32, XLA_FFI_DataType_BF16}) {
+    if (op.types() & SetOf(type)) return type;
+  }
+  return XLA_FFI_DataType_S64;
 }
 
 // The sizes that the documentation of arguments mentions.
@@ -345,8 +355,10 @@ std::vector<Shape> ShapesOf(const FfiOp& op, const Argument& argument) {
       const std::string& name = op.signature->name;
       return {name.substr(name.size() - 2) == "V2" ? Shape{2} : Shape{}};
     }
-    return {
-        {rnn::ReserveSpaceSize<float>(Config(IsKeras(op)), {kTime, kBatch})}};
+    const auto size = CallType(op) == XLA_FFI_DataType_BF16
+                          ? &rnn::ReserveSpaceSize<rnn::BFloat16>
+                          : &rnn::ReserveSpaceSize<float>;
+    return {{size(Config(IsKeras(op)), {kTime, kBatch})}};
   }
   Shape shape;
   if (argument.doc.find(", a scalar") != std::string::npos) return {shape};
@@ -383,6 +395,9 @@ void FillInput(const std::string& name, Buffer* buffer) {
   for (std::int64_t i = 0; i < buffer->Size(); ++i) {
     if (buffer->type == XLA_FFI_DataType_F32) {
       buffer->As<float>()[i] = std::sin(static_cast<float>(i + name.size()));
+    } else if (buffer->type == XLA_FFI_DataType_BF16) {
+      buffer->As<rnn::BFloat16>()[i] =
+          rnn::ToBFloat16(std::sin(static_cast<float>(i + name.size())));
     } else if (buffer->type == XLA_FFI_DataType_S32) {
       const std::int64_t size = SizeOf(name);
       buffer->As<std::int32_t>()[i] =
@@ -440,18 +455,18 @@ std::vector<Call> RunAll() {
   std::map<std::string, Buffer> made;
   std::vector<Call> calls;
   for (const FfiOp& op : TfRnnOps_FfiOps()) {
-    const bool is_size =
-        op.signature->inputs[0].is_size && op.signature->inputs.size() == 3;
-    const auto type = is_size ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_F32;
+    const auto type = CallType(op);
     Call call{&op, AttributesOf(op), {}, {}};
     for (const Argument& argument : op.signature->inputs) {
       for (const Shape& shape : ShapesOf(op, argument)) {
         const auto before = made.find(argument.name);
-        if (before != made.end() && before->second.shape == shape) {
+        const auto argument_type = TypeOf(op, argument, type);
+        if (before != made.end() && before->second.shape == shape &&
+            before->second.type == argument_type) {
           call.operands.push_back(before->second);
           continue;
         }
-        call.operands.emplace_back(TypeOf(op, argument, type), shape);
+        call.operands.emplace_back(argument_type, shape);
         FillInput(argument.name, &call.operands.back());
       }
     }

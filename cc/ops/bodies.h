@@ -49,7 +49,10 @@
   OP(CudnnRNNParamsToCanonicalV2, Floats, CudnnRnnParamsToCanonicalOp<Engines, E>) \
   CPU_OP(KerasRNN, Floats, KerasRnnForwardOp<E>) \
   CPU_OP(KerasRNNBackprop, Floats, KerasRnnBackwardOp<E>) \
-  CPU_OP(KerasRNNBackpropGrad, Floats, KerasRnnBackwardGradOp<E>)
+  CPU_OP(KerasRNNBackpropGrad, Floats, KerasRnnBackwardGradOp<E>) \
+  CPU_OP(MixedKerasRNN, Halves, KerasRnnForwardOp<E, float>) \
+  CPU_OP(MixedKerasRNNBackprop, Halves, KerasRnnBackwardOp<E, float>) \
+  CPU_OP(MixedKerasRNNBackpropGrad, Halves, KerasRnnBackwardGradOp<E, float>)
 // clang-format on
 
 // Adds an op to `OpList list`, where Engines and the classes are declared.

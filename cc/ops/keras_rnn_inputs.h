@@ -63,7 +63,8 @@ class KerasRnnInputs {
                      Array* bias);
 
   // Fills a pass of the engine with the inputs.
-  template <typename E>
+  // W: the type of the weights.
+  template <typename W, typename E>
   void Fill(rnn::NetworkPass<E>* pass) const {
     pass->config = config_;
     pass->size = size_;
@@ -73,19 +74,19 @@ class KerasRnnInputs {
     pass->input = sequences.As<E>();
     pass->input_h = ElementsOrNull<E>(initial_h);
     pass->input_c = ElementsOrNull<E>(initial_c);
-    pass->weights = WeightsOf<const E>(kernel, recurrent_kernel, bias);
+    pass->weights = WeightsOf<const E, W>(kernel, recurrent_kernel, bias);
     FillMasks<E>(input_masks, pass->input_masks);
     FillMasks<E>(state_masks, pass->state_masks);
   }
 
-  // Arrays with the shapes of the weights.
-  template <typename E>
+  // Arrays with the shapes of the weights, and elements of type W.
+  template <typename E, typename W>
   static rnn::Weights<E> WeightsOf(const Array& kernel,
                                    const Array& recurrent_kernel,
                                    const Array& bias) {
-    return rnn::Weights<E>::Keras(ElementsOrNull<E>(kernel),
-                                  ElementsOrNull<E>(recurrent_kernel),
-                                  ElementsOrNull<E>(bias));
+    return rnn::Weights<E>::Keras(ElementsOrNull<W>(kernel),
+                                  ElementsOrNull<W>(recurrent_kernel),
+                                  ElementsOrNull<W>(bias));
   }
 
   rnn::ReserveSpaceKey MakeReserveSpaceKey() const {

@@ -38,13 +38,19 @@ struct OpEntry {
 };
 
 // Sets of element types.
+struct Halves {
+  template <typename Add>
+  static void ForEach(const Add& add) {
+    add(ElementType::kHalf, rnn::Half());
+    add(ElementType::kBFloat16, rnn::BFloat16());
+  }
+};
 struct Floats {
   template <typename Add>
   static void ForEach(const Add& add) {
     add(ElementType::kFloat, float());
     add(ElementType::kDouble, double());
-    add(ElementType::kHalf, rnn::Half());
-    add(ElementType::kBFloat16, rnn::BFloat16());
+    Halves::ForEach(add);
   }
 };
 struct Integers {

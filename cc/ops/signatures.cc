@@ -771,6 +771,26 @@ CudnnRNNBackpropGrad has the formulas.
        attributes + AttributeList{SkipOf(LayerBackpropGradOutputs())}}};
 }
 
+// The same ops with weights and gradients of weights in float, beside 16-bit
+// sequences: Keras's mixed precision.
+std::vector<Signature> MixedLayerOps() {
+  std::vector<Signature> ops = LayerOps();
+  for (Signature& op : ops) {
+    op.name = "Mixed" + op.name;
+    op.doc += "\nWeights and their gradients are float, all else is T.\n";
+    op.attributes[0].definition = "T: {bfloat16, half}";
+    for (auto* arguments : {&op.inputs, &op.outputs}) {
+      for (Argument& argument : *arguments) {
+        for (const std::string_view weight :
+             {"kernel", "recurrent_kernel", "bias"}) {
+          if (argument.name.find(weight) == 0) argument.type = "float";
+        }
+      }
+    }
+  }
+  return ops;
+}
+
 // ---------------------------------------------------------------------------
 
 // Finds which ops have GPU kernels, from the list of bodies.
@@ -804,7 +824,8 @@ const std::vector<Signature>& Signatures() {
       With(&Signature::builtin, BuiltinOp::kRunsOnCpus, CellOps() + LstmOps()) +
       With(&Signature::builtin, BuiltinOp::kRunsOnGpusOnly,
            With(&Signature::is_stateful, true, NetworkOps()) + ParamsOps()) +
-      OtherCellOps() + OtherLstmOps() + OtherNetworkOps() + LayerOps()));
+      OtherCellOps() + OtherLstmOps() + OtherNetworkOps() + LayerOps() +
+      MixedLayerOps()));
   return *signatures;
 }
 

@@ -19,6 +19,7 @@ ACTIVATIONS = tuple(
 NUM_GATES = {**cudnn_rnn.NUM_GATES, "gru_reset_before": 3}
 # The Keras layer of each mode.
 KINDS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+WEIGHTS = ("kernel", "recurrent_kernel", "bias")
 # The modes with any activations.
 GATED = ("lstm", "gru", "gru_reset_before")
 
@@ -57,11 +58,16 @@ def gate_masks(mode, dtype="float64", batch=4, time=6, size=5, has_steps=False, 
     return [tf.cast(1.25 * (data(*shape, seed=20 + i) > -0.8), dtype) for i in range(count or NUM_GATES[mode])]
 
 
-def arguments(mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None):
-    """Returns the inputs of the op, as tensors."""
+def arguments(
+    mode, dtype="float64", batch=4, time=6, features=3, units=5, use_bias=True, mask=None, weights_dtype=None
+):
+    """Returns the inputs of the op, as tensors. With another `weights_dtype`, these are of MixedKerasRNN."""
     scale = 1 / math.sqrt(1 + units)
     inputs = {
-        name: tf.cast(data(*shape, seed=number) * (1 if number < 3 else scale), dtype)
+        name: tf.cast(
+            data(*shape, seed=number) * (1 if number < 3 else scale),
+            weights_dtype if weights_dtype and name in WEIGHTS else dtype,
+        )
         for number, (name, shape) in enumerate(shapes(mode, batch, time, features, units, use_bias).items())
     }
     return {**inputs, "mask": tf.constant([] if mask is None else mask, tf.bool)}

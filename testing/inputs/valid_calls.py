@@ -278,8 +278,11 @@ def lstm_values(rng, op: str) -> Arguments:
 
 
 def keras_values(rng, op: str) -> Arguments:
-    """Draws arguments of KerasRNN, KerasRNNBackprop or KerasRNNBackpropGrad."""
-    mode, dtype = choice(rng, tuple(keras_rnn_inputs.KINDS)), choice(rng, DTYPES)
+    """Draws arguments of KerasRNN, KerasRNNBackprop or KerasRNNBackpropGrad, or of these with mixed precision."""
+    is_mixed = op.startswith("Mixed")
+    halves = ("float16", "bfloat16")
+    dtypes = [each for each in DTYPES if each in halves] or halves if is_mixed else DTYPES
+    mode, dtype = choice(rng, tuple(keras_rnn_inputs.KINDS)), choice(rng, dtypes)
     batch, time, features, units = (choice(rng, SIZES) for _ in range(4))
     shapes = keras_rnn_inputs.shapes(mode, batch, time, features, units, use_bias=rng.random() < 0.5)
     drawn = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
@@ -291,8 +294,9 @@ def keras_values(rng, op: str) -> Arguments:
         masks = {str(i): 2.0 * (rng.random(shape) < 0.5) for i in range(count)}
         of_gates[name] = list(gru_inputs.cast(masks, dtype).values())
     is_backward = "reserve_space" in input_names(op)
+    weights = {name: drawn[name] for name in keras_rnn_inputs.WEIGHTS} if is_mixed else {}
     values = {
-        **with_extreme_values(rng, gru_inputs.cast(drawn, dtype)),
+        **with_extreme_values(rng, gru_inputs.cast(drawn, dtype) | gru_inputs.cast(weights, "float32")),
         "mask": mask,
         **of_gates,
         "rnn_mode": mode,
@@ -335,6 +339,7 @@ _FAMILIES: dict[str, Callable[[np.random.Generator, str], Arguments]] = {
     "LSTMBlockCell": lstm_values,
     "BlockLSTM": lstm_values,
     "KerasRNN": keras_values,
+    "MixedKerasRNN": keras_values,
     "AlignTensor": any_tensor,
 }
 

@@ -20,7 +20,9 @@
 
 namespace tf_rnn_ops {
 
-template <typename E>
+// W: the type of the weights and of their gradients: E, or float beside 16-bit
+// sequences.
+template <typename E, typename W = E>
 class KerasRnnForwardOp {
  public:
   Status Init(const Attributes& attributes) {
@@ -57,7 +59,7 @@ class KerasRnnForwardOp {
     if (!attributes_.has_cell_state()) SetZero(final_c);
 
     rnn::NetworkForward<E> pass{};
-    inputs.Fill(&pass);
+    inputs.Fill<W>(&pass);
     if (trains) pass.kept = rnn::Kept<E>::ReserveSpace(reserve_space.As<E>());
     if (attributes_.return_sequences) pass.output = outputs.As<E>();
     pass.output_h = final_h.As<E>();
@@ -135,7 +137,8 @@ Status ReadKept(CallFrame* frame, const KerasRnnInputs& inputs,
       rnn::ReserveSpaceSize<E>(inputs.config(), inputs.size()));
 }
 
-template <typename E>
+// W: see above.
+template <typename E, typename W = E>
 class KerasRnnBackwardOp {
  public:
   Status Init(const Attributes& attributes) {
@@ -154,7 +157,7 @@ class KerasRnnBackwardOp {
     TF_RNN_OPS_RETURN_IF_ERROR(ReadKept(frame, inputs, &header, &pass.kept));
     TF_RNN_OPS_RETURN_IF_ERROR(MakeGradients(frame, inputs, &pass));
     if (!frame->has_values()) return Status();
-    inputs.Fill(&pass);
+    inputs.Fill<W>(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
     const auto kernels = KernelsFor<E>(inputs);
@@ -199,7 +202,7 @@ class KerasRnnBackwardOp {
       SetZero(initial_c);
     }
     pass->weights_backprop =
-        inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
+        inputs.WeightsOf<E, W>(kernel, recurrent_kernel, bias);
     return Status();
   }
 
@@ -208,7 +211,8 @@ class KerasRnnBackwardOp {
 
 // The gradient of the backward pass. The outputs of a layer are a linear
 // function of those of the engine, and so are their tangents.
-template <typename E>
+// W: see above.
+template <typename E, typename W = E>
 class KerasRnnBackwardGradOp {
  public:
   Status Init(const Attributes& attributes) {
@@ -232,7 +236,7 @@ class KerasRnnBackwardGradOp {
         MakeResults(frame, inputs, gradients, &outputs_grad, &pass));
     if (!frame->has_values()) return Status();
 
-    inputs.Fill(&pass);
+    inputs.Fill<W>(&pass);
     TF_RNN_OPS_RETURN_IF_ERROR(
         gradients.Fill(frame, inputs, attributes_.return_sequences, &pass));
     const auto kernels = KernelsFor<E>(inputs);
@@ -277,10 +281,10 @@ class KerasRnnBackwardGradOp {
     pass->dot_input_h = ElementsOrNull<const E>(initial_h);
     pass->dot_input_c = ElementsOrNull<const E>(initial_c);
     if (!AreZeros<E>(sequences)) pass->dot_input = sequences.As<E>();
-    if (!AreZeros<E>(kernel) || !AreZeros<E>(recurrent_kernel) ||
-        !AreZeros<E>(bias)) {
+    if (!AreZeros<W>(kernel) || !AreZeros<W>(recurrent_kernel) ||
+        !AreZeros<W>(bias)) {
       pass->dot_weights =
-          inputs->WeightsOf<const E>(kernel, recurrent_kernel, bias);
+          inputs->WeightsOf<const E, W>(kernel, recurrent_kernel, bias);
     }
     return Status();
   }
@@ -333,7 +337,7 @@ class KerasRnnBackwardGradOp {
     if (!frame->has_values()) return Status();
     pass->input_grad = ElementsOrNull<E>(sequences);
     pass->input_h_grad = ElementsOrNull<E>(initial_h);
-    pass->weights_grad = inputs.WeightsOf<E>(kernel, recurrent_kernel, bias);
+    pass->weights_grad = inputs.WeightsOf<E, W>(kernel, recurrent_kernel, bias);
     if (attributes_.return_sequences) {
       pass->output_backprop_grad = ElementsOrNull<E>(*outputs_grad);
     }
