@@ -53,7 +53,8 @@ class Cell:
       surprises_in_training: likewise, in training only.
       gate_scale: what to multiply the arguments of `recurrent_activation` by for the activation of the op.
       weights: returns the kernel, [features, gates * units], the recurrent kernel, [units, gates * units], and the
-        bias, [gates * units], [2, gates * units] or None, in the dtype in which the cell computes.
+        bias, [gates * units], [2, gates * units] or None, in the dtype in which the cell computes, or in float32 if
+        they are stored in it and the cell computes in 16 bits.
       input_masks: takes inputs and `training`, and draws dropout masks; see `Keras`.
       state_masks: takes a state, the number of steps and `training`; likewise.
     """
@@ -189,7 +190,7 @@ def describe_cell(cell: Any, drops_before: bool = False, unroll: bool = False) -
         surprises=tuple(_surprises(cell, kind, keras)),
         surprises_in_training=(tuple(keras.surprises_of_dropout(cell, kind)) if drops_inputs or drops_states else ()),
         gate_scale=1 if scaled is None else scaled[2],
-        weights=functools.partial(_weights, cell, cell.compute_dtype),
+        weights=functools.partial(_weights, cell, keras),
         input_masks=functools.partial(keras.input_masks, cell, kind, unroll=unroll),
         state_masks=functools.partial(keras.state_masks, cell, kind, unroll=unroll),
     )
@@ -214,7 +215,7 @@ def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) 
         surprises=(),
         surprises_in_training=(),
         gate_scale=1,
-        weights=functools.partial(_cudnn_weights, layer, kind),
+        weights=functools.partial(_cudnn_weights, layer, keras, kind),
         input_masks=lambda x, training: [],
         state_masks=lambda h, steps, training: [],
     )
@@ -229,18 +230,22 @@ def _describe_cudnn_layer(layer: Any, keras: Keras, surprises: tuple[str, ...]) 
     return (described,)
 
 
-def _weights(owner: Any, dtype: str) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-    """Returns the weights of a cell or layer as tensors of a dtype."""
-    kernel, recurrent_kernel, bias = (
-        None if each is None else tf.cast(tf.convert_to_tensor(each), dtype)
+def _weights(owner: Any, keras: Keras) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+    """Returns the weights of a cell or layer as tensors of its compute dtype, or of float32 if the op takes these."""
+    weights = [
+        each if each is None else keras.stored(each) if keras.is_variable(each) else tf.convert_to_tensor(each)
         for each in (owner.kernel, owner.recurrent_kernel, owner.bias)
-    )
+    ]
+    dtype = tf.as_dtype(owner.compute_dtype)
+    if not (dtype.size == 2 and all(each is None or each.dtype == tf.float32 for each in weights)):
+        weights = [each if each is None else tf.cast(each, dtype) for each in weights]
+    kernel, recurrent_kernel, bias = weights
     return kernel, recurrent_kernel, bias
 
 
-def _cudnn_weights(layer: Any, kind: Kind) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+def _cudnn_weights(layer: Any, keras: Keras, kind: Kind) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
     """Returns the weights of a layer whose bias is [2 * gates * units]: of the inputs' product, and of the state's."""
-    kernel, recurrent_kernel, bias = _weights(layer, layer.compute_dtype)
+    kernel, recurrent_kernel, bias = _weights(layer, keras)
     bias = tf.reshape(bias, [2, kind.gates * layer.units])
     return kernel, recurrent_kernel, bias if kind.name == "gru" else tf.reduce_sum(bias, axis=0)
 

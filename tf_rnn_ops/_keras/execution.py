@@ -159,7 +159,7 @@ def op_weights(cell: Cell) -> list[Any]:
     if cell.gate_scale != 1:
         # The third gate of an LSTM or GRU has the other activation.
         of_gates = [1 if gate == 2 else cell.gate_scale for gate in range(cell.kind.gates)]
-        scales = tf.repeat(tf.constant(of_gates, cell.dtype), cell.units)
+        scales = tf.repeat(tf.constant(of_gates, weights[0].dtype), cell.units)
         weights = [each * scales for each in weights]
     return weights if len(weights) == 3 else [*weights, []]
 
@@ -180,7 +180,7 @@ def run_op(
 
     Args:
       cell: the cell.
-      weights: kernel, recurrent kernel and bias, in the dtype of the cell. An empty bias is none.
+      weights: kernel, recurrent kernel and bias: see `op_weights`.
       states: the initial states, each [batch, units].
       is_training: whether the op keeps what its gradient needs.
       **arguments: the other arguments and attributes of the op.

@@ -71,8 +71,8 @@ class ExportPolicy:
         elif not self._has_logged:
             self._has_logged = True
             _logger.warning(
-                "exports=%r has no effect on layers with mixed precision, whose weights are cast in each call: "
-                "export the model with the dtype policy float32, or use tf_rnn_ops.freeze.",
+                "exports=%r has no effect on CudnnRNN layers with mixed precision, whose weights are cast in each "
+                "call: export the model with the dtype policy float32, or use tf_rnn_ops.freeze.",
                 contents,
             )
 

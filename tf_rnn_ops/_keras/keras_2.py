@@ -292,6 +292,7 @@ def table() -> Keras:
         autocast=private_names.KERAS_2_AUTOCAST,
         is_variable=lambda weight: isinstance(weight, tf.Variable),
         is_cast=lambda variable: hasattr(variable, private_names.CAST_VARIABLE),
+        stored=lambda variable: tf.convert_to_tensor(getattr(variable, private_names.STORED_VARIABLE, variable)),
         input_masks=_input_masks,
         state_masks=_state_masks,
         draws_in_inference=(LSTM, GRU, SIMPLE_RNN),

@@ -1,6 +1,8 @@
 """The table of Keras 3."""
 
+import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +32,12 @@ def is_variable(weight: Any) -> bool:
 
 def _is_cast(variable: Any) -> bool:
     return bool(getattr(variable, private_names.AUTOCAST, False))
+
+
+def _stored(variable: Any) -> tf.Tensor:
+    make_scope = getattr(sys.modules.get(private_names.AUTOCAST_MODULE), private_names.AUTOCAST_SCOPE, None)
+    with contextlib.nullcontext() if make_scope is None else make_scope(None):
+        return tf.convert_to_tensor(variable)
 
 
 def _input_masks(cell: Any, kind: Kind, x: tf.Tensor, training: Any, unroll: bool) -> list[tf.Tensor]:
@@ -112,6 +120,7 @@ TABLE = Keras(
     autocast="autocast",
     is_variable=is_variable,
     is_cast=_is_cast,
+    stored=_stored,
     input_masks=_input_masks,
     state_masks=_state_masks,
     draws_in_inference=(SIMPLE_RNN,),

@@ -78,6 +78,13 @@ AUTOCAST = attribute(
     "tells whether Keras casts a weight to the dtype in which a layer computes",
     "`explain` shows that layers with mixed precision fall back to Keras, although they do not",
 )
+AUTOCAST_MODULE = "keras.src.backend.common.variables"
+AUTOCAST_SCOPE = attribute(
+    AUTOCAST_MODULE,
+    "AutocastScope",
+    "reads a weight in the dtype in which it is stored",
+    "with mixed precision, gradients of recurrent weights have 16 bits",
+)
 KERAS_MASK = attribute(
     "tensorflow.Tensor",
     "_keras_mask",
@@ -154,6 +161,12 @@ CAST_VARIABLE = attribute(
     "true_dtype",
     "tells whether Keras casts a weight to the dtype in which a layer computes",
     "layers with mixed precision run Keras's code",
+)
+STORED_VARIABLE = attribute(
+    "tf_keras.src.mixed_precision.autocast_variable.AutoCastVariable",
+    "_variable",
+    "is a weight in the dtype in which it is stored",
+    "with mixed precision, gradients of recurrent weights have 16 bits",
 )
 
 # The methods that Keras runs when it calls a cell at a step. If a program replaced one, the cell runs Keras's code.

@@ -77,6 +77,7 @@ class Keras(NamedTuple):
       autocast: the name of the attribute of a layer that tells whether it casts its inputs.
       is_variable: returns whether a weight is a variable of this Keras.
       is_cast: returns whether a variable is cast to the dtype in which its layer computes.
+      stored: returns the contents of a variable in the dtype in which it is stored.
       input_masks: takes a cell, its kind, inputs, [batch, time, features] or of one step [batch, features], `training`,
         and whether the loop is unrolled. Draws the dropout masks of the inputs, one for all gates or one for each gate:
         [batch, features] for all steps, or [batch, time, features].
@@ -112,6 +113,7 @@ class Keras(NamedTuple):
     autocast: str
     is_variable: Callable[[Any], bool]
     is_cast: Callable[[Any], bool]
+    stored: Callable[[Any], tf.Tensor]
     input_masks: Callable[..., list[tf.Tensor]]
     state_masks: Callable[..., list[tf.Tensor]]
     draws_in_inference: tuple[Kind, ...]
