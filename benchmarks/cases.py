@@ -74,6 +74,13 @@ EXPORTED_MODELS = {
     "policy": ExportedModel("recurrent policy", "Dense, LSTM of few steps, Dense"),
 }
 
+# The options of Keras's layers that a model may have, in words.
+VARIANTS = {
+    "reset_before": "reset_after=False",
+    "dropout": "dropout and recurrent dropout",
+    "mixed_bfloat16": "mixed_bfloat16",
+    "mixed_float16": "mixed_float16",
+}
 _SEQUENCES = ("batch", "time", "input_size", "units")
 _NETWORK_OPTIONS = ("layers", "bidirectional", "varying", "dtype")
 _EXPORTED_TASKS = (AS_IS, ACCELERATED, CONVERTED, SERVE_IN_C, FUNCTION, TRAIN_ON_BATCH)
@@ -88,7 +95,7 @@ _KINDS = {
     "penalty": _Kind(_SEQUENCES, _NETWORK_OPTIONS, (FORWARD_BACKWARD, PENALTY)),
     # A Keras model: recurrent layers, the last of which returns its last output, and a Dense layer. If lengths vary,
     # an Embedding with a mask is before them, and the inputs are tokens, padded with zeros.
-    "model": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:3], _MODEL_TASKS),
+    "model": _Kind(_SEQUENCES, (*_NETWORK_OPTIONS[:3], "variant"), _MODEL_TASKS),
     # A model that generates text: a call maps a token and the states to the most likely next token and new states. The
     # recurrent layers take one step after an Embedding.
     "decoder": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:1], (FUNCTION, EMPTY_FUNCTION, OPS_ALONE)),
@@ -119,6 +126,7 @@ _OPTIONS = {
     "steps": f"({_SIZE})steps",
     "bidirectional": "(bidirectional)",
     "varying": "(varying)",
+    "variant": f"({'|'.join(VARIANTS)})",
     "writer": "(keras_2|tensorflow_1)",
     "dtype": "(bfloat16|float16|float32|float64)",
 }
@@ -130,7 +138,8 @@ class Case:
 
     Attributes:
       kind: one of `_KINDS`.
-      cell: "lstm", "gru" (reset gate applied after the matrix product) or "tanh"; empty if the kind has no network.
+      cell: "lstm", "gru" (reset gate applied after the matrix product, by default) or "tanh"; empty if the kind has no
+        network.
       batch: the number of sequences.
       time: the number of steps of the longest sequence.
       input_size: the size of the input at a step.
@@ -138,6 +147,7 @@ class Case:
       layers: the number of layers.
       bidirectional: whether each layer runs in both directions.
       varying: whether the sequences have different `lengths`.
+      variant: one of `VARIANTS`, of the recurrent layers of a model; empty for none.
       writer: one of `WRITERS`, which wrote an exported model.
       dtype: the type of inputs, weights and outputs.
       steps: the number of ops in a call of a gru_block_cell.
@@ -153,6 +163,7 @@ class Case:
     layers: int = 1
     bidirectional: bool = False
     varying: bool = False
+    variant: str = ""
     writer: str = "keras_3"
     dtype: str = "float32"
     steps: int = 50
@@ -160,8 +171,8 @@ class Case:
 
     @property
     def tasks(self) -> Sequence[str]:
-        """The tasks of the kind."""
-        return _KINDS[self.kind].tasks
+        """The tasks of the kind; of a variant, those that all models have."""
+        return _KINDS["mixed" if self.variant else self.kind].tasks
 
     @property
     def sizes(self) -> list[int]:
@@ -177,7 +188,7 @@ class Case:
         """The name that `parse_case` takes."""
         words = [self.kind if self.kind != "network" else "", self.cell, *map(str, self.sizes)]
         texts = {"layers": f"{self.layers}layers", "steps": f"{self.steps}steps"}
-        texts |= {"writer": self.writer, "dtype": self.dtype}
+        texts |= {"variant": self.variant, "writer": self.writer, "dtype": self.dtype}
         return "-".join(filter(None, [*words, *self._options(texts)]))
 
     @property
@@ -197,8 +208,14 @@ class Case:
         cell = of_ops.get(self.kind) or {"lstm": "LSTM", "gru": "GRU", "tanh": "tanh RNN"}[self.cell]
         lengths = f"lengths {min(self.lengths)} to {max(self.lengths)}" if self.varying else ""
         texts = {"layers": f"{self.layers} layers", "varying": lengths, "steps": "", "dtype": self.dtype}
+        texts["variant"] = VARIANTS.get(self.variant, "")
         after = [*self._options(texts), "penalty" if self.kind == "penalty" else ""]
         return before + ", ".join(filter(None, [f"{cell} {', '.join(map(str, self.sizes))}", *after]))
+
+    @property
+    def result_dtype(self) -> str:
+        """The type to which results are rounded."""
+        return self.variant.removeprefix("mixed_") if self.variant.startswith("mixed") else self.dtype
 
     @property
     def has_network(self) -> bool:
@@ -319,22 +336,25 @@ def parse_case(name: str) -> Case:
     for key, pattern in patterns.items():
         match = re.fullmatch(pattern, words[0]) if words else None
         if match:
-            texts = ("cell", "writer", "dtype")
+            texts = ("cell", "variant", "writer", "dtype")
             fields[key] = match[1] if key in texts else int(match[1]) if match[1].isdecimal() else True
             words.pop(0)
         elif key not in parts.options:
             words.append("")  # not valid
             break
-    is_unknown = fields.get("writer") == "tensorflow_1" and kind != "line_reader"
+    is_unknown = (fields.get("writer") == "tensorflow_1" and kind != "line_reader") or (
+        fields.get("variant") == "reset_before" and fields.get("cell") != "gru"
+    )
     if words or is_unknown or (kind == "decoder" and fields["time"] != 1):
         raise ValueError(
-            f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], model-NETWORK, "
-            "mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
+            f"{name!r} is not a valid case; cases are NETWORK[-DTYPE], penalty-NETWORK[-DTYPE], "
+            "model-NETWORK[-VARIANT], mixed-NETWORK (without -varying), decoder-CELL-BATCH-1-INPUT-UNITS[-Nlayers], "
             "gru_block_cell-BATCH-INPUT-UNITS[-Nsteps][-DTYPE], block_lstm-BATCH-TIME-INPUT-UNITS[-DTYPE], "
             "served-CELL-BATCH-TIME-INPUT-UNITS, EXPORTED-BATCH-TIME-INPUT-UNITS[-varying][-WRITER], "
             "product-SIZE[-DTYPE] and elementwise-SIZE, where "
             "NETWORK is CELL-BATCH-TIME-INPUT-UNITS[-Nlayers][-bidirectional][-varying], "
             f"CELL is one of {', '.join(NUM_GATES)}, EXPORTED is one of {', '.join(EXPORTED_MODELS)}, "
+            f"VARIANT is one of {', '.join(VARIANTS)} (reset_before with gru only), "
             "WRITER is keras_2 or, of a line_reader, tensorflow_1, "
             "and DTYPE is bfloat16, float16, float32 or float64"
         )

@@ -29,8 +29,18 @@ _GATES: Mapping[str, Sequence[int]] = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "
 _ATTENTION_HEADS = 4
 
 
+# The arguments of a recurrent layer of a variant. With a seed, all peers draw the same masks.
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "reset_before": {"reset_after": False},
+    "dropout": {"dropout": 0.2, "recurrent_dropout": 0.2, "seed": 1},
+}
+
+
 def create_layer(case: Case, dtype: str, **options: Any) -> keras.Layer:
     """Returns a layer of a network, in `Bidirectional` if the network is bidirectional."""
+    options |= _OPTIONS.get(case.variant, {})
+    if case.variant.startswith("mixed") and dtype == case.dtype:  # which the reference has not
+        dtype = case.variant
     # The default initializer of the recurrent kernel does not support every dtype.
     layer = _LAYERS[case.cell](case.units, recurrent_initializer="zeros", dtype=dtype, **options)
     return keras.layers.Bidirectional(layer, dtype=dtype) if case.bidirectional else layer
@@ -44,7 +54,7 @@ def to_keras(case: Case, weights: Mapping[str, Weights]) -> list[np.ndarray]:
         return np.moveaxis(kernel[gates], -1, 0).reshape(kernel.shape[-1], -1)
 
     def bias(each):
-        if case.cell == "gru":
+        if case.cell == "gru" and case.variant != "reset_before":
             return np.stack([each.input_bias[gates].ravel(), each.recurrent_bias[gates].ravel()])
         return (each.input_bias + each.recurrent_bias)[gates].ravel()
 
@@ -209,6 +219,8 @@ class ModelProgram:
         self._reset()
         loss = {"loss": np.asarray(call())}
         moments = [moment.numpy() for moment in self._moments("momentum")]
+        if self._case.variant == "dropout":  # the masks of float64 are others
+            return {}
         if self._case.kind == "mixed":
             return {**loss, **{f"weight_{index}": moment for index, moment in enumerate(moments)}}
         embedding = {"embedding": moments.pop(0)} if self._case.takes_tokens else {}
@@ -221,7 +233,7 @@ def accelerated_program(case: Case) -> Program:
     """Returns the program of a model of accelerated Keras; also an empty function, and the model's ops only."""
     problem = problem_of(case)
     program = ModelProgram(case, problem).tasks
-    if case.kind == "mixed":
+    if case.kind == "mixed" or case.variant:
         return program
     states = list(map(tf.constant, problem.states))
     inputs = tf.constant(problem.inputs)

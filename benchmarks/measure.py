@@ -489,7 +489,7 @@ class Bench:
             error = largest_error(self.workers[peer].request("results", case, task), expected)
         except ValueError as different:
             raise PeerError(peer, f"{what}: {different}") from different
-        if not error <= (self.workers[peer].peer.allowed_error or self._allowed_errors[case.dtype]):
+        if not error <= (self.workers[peer].peer.allowed_error or self._allowed_errors[case.result_dtype]):
             raise PeerError(peer, f"{what}: the error is {error:.1e}")
         return error
 
@@ -582,4 +582,4 @@ def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.nd
         # An expected array may be all zeros, such as the recurrent weights' gradient after a single step.
         magnitude = np.max(np.abs(expected[name])) or 1.0
         errors.append(float(np.max(np.abs(actual[name] - expected[name])) / magnitude))
-    return max(errors) if np.isfinite(errors).all() else math.inf
+    return max(errors, default=0.0) if np.isfinite(errors).all() else math.inf

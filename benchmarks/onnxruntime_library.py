@@ -220,7 +220,7 @@ class OnnxRuntime(Library):
         return {"ONNX Runtime": onnxruntime.__version__, "ONNX": onnx.__version__}
 
     def program(self, case: Case) -> Program:
-        if case.dtype != "float32" or case.kind in ("penalty", "mixed", "gru_block_cell", "block_lstm"):
+        if case.dtype != "float32" or case.variant or case.kind in ("penalty", "mixed", "gru_block_cell", "block_lstm"):
             return {}
         if case.kind == "network":
             return _network_program(case, self.threads)

@@ -204,7 +204,7 @@ class PyTorch(Library):
     def program(self, case: Case) -> Program:
         if case.has_network:
             return _network_program(case, problem_of(case))
-        if case.kind in ("model", "decoder"):
+        if case.kind in ("model", "decoder") and not case.variant:
             return ModelProgram(case).tasks
         if case.kind not in ("product", "elementwise"):
             return {}

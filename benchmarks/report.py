@@ -63,6 +63,7 @@ from sections import (
     GRAPHS,
     KERAS,
     KERAS_CALLS,
+    KERAS_OPTIONS,
     KERAS_UNROLLED,
     KERAS_XLA,
     LENGTHS,
@@ -70,6 +71,7 @@ from sections import (
     MODEL_WORDS,
     MODELS,
     ONNX_RUNTIME,
+    OPTION_WORDS,
     OURS,
     OURS_XLA,
     PEERS,
@@ -275,7 +277,7 @@ _CASE = Table._field_defaults["names"]
 _PENALTY_COST = over(median(PENALTY), median(FORWARD_BACKWARD))
 _PENALIZED = ((_CASE[0][0], lambda _, case: case.title.removesuffix(", penalty")),)
 _MODEL = (
-    ("model", lambda _, case: MODEL_WORDS.get(case.name, "")),
+    ("model", lambda _, case: (MODEL_WORDS | OPTION_WORDS).get(case.name, "")),
     ("batch, time, input, units", lambda _, case: case.title),
 )
 _EXPORTED = (
@@ -344,6 +346,17 @@ PARTS: dict[str, Sequence[Table]] = {
                 Column("PyTorch", [median(FUNCTION, PYTORCH, unit=1e6)]),
             ],
             lambda case: case.kind != "mixed",
+        ),
+    ],
+    "options of layers": [
+        Table(
+            "Models with options of Keras's layers",
+            [KERAS_OPTIONS],
+            [
+                *_group(FUNCTION, OURS_XLA, KERAS, KERAS_XLA, head="inference, ms"),
+                *_group(TRAIN_ON_BATCH, OURS_XLA, KERAS, KERAS_XLA, head="training, ms"),
+            ],
+            names=_MODEL,
         ),
     ],
     "ops": [

@@ -145,6 +145,7 @@ CALLS = "calls"
 SECOND_ORDER = "second_order"
 MODELS = "keras"  # calls that all libraries have
 KERAS_CALLS = "keras/calls"  # calls that only Keras has
+KERAS_OPTIONS = "keras/options"  # that only Keras has
 WAIT_ALONE = "sharing/wait_alone"
 WAIT_WITH_PRODUCTS = "sharing/wait_with_products"
 WAIT_WITH_SEQUENCES = "sharing/wait_with_sequences"
@@ -193,6 +194,12 @@ MODEL_WORDS = {
     "decoder-gru-1-1-256-1024": "text generator, GRU",
     "decoder-lstm-8-1-256-256-2layers": "8 text generators, 2-layer LSTM",
     "mixed-lstm-32-80-64-128-2layers": "LSTM with attention",
+}
+# Models with options of their layers.
+OPTION_WORDS = {
+    "model-lstm-32-80-64-128-bidirectional-varying-dropout": "text classifier, dropout of inputs and states",
+    "model-gru-48-60-40-256-2layers-reset_before": "GRU, 2 layers, reset_after=False",
+    "model-lstm-64-40-128-320-2layers-mixed_bfloat16": "LSTM, 2 layers, mixed precision",
 }
 _QUICK_MODEL = "model-lstm-2-3-4-5-bidirectional-varying"
 _QUICK_MODELS = f"{_QUICK_MODEL} model-gru-2-3-4-5-2layers decoder-lstm-2-1-4-5-2layers mixed-lstm-2-3-4-8-2layers"
@@ -307,6 +314,14 @@ _ALL_SECTIONS = (
     _section(CALLS, "call overhead (all sizes 1)", _CALLS, _QUICK_CALLS),
     _section(SECOND_ORDER, "gradients of penalties", _PENALIZED, f"penalty-{_QUICK}", _PENALTY_PEERS, 2),
     _section(MODELS, "Keras models", " ".join(MODEL_WORDS), _QUICK_MODELS, _MODEL_PEERS, tasks=_MODEL_TASKS),
+    _section(
+        KERAS_OPTIONS,
+        "Keras models with options of layers",
+        " ".join(OPTION_WORDS),
+        "model-lstm-2-3-4-5-dropout",
+        (OURS, OURS_XLA, KERAS, KERAS_XLA),
+        tasks=[FUNCTION, TRAIN_ON_BATCH],
+    ),
     _section(
         KERAS_CALLS,
         "Keras models: SavedModel, predict and fit",

@@ -151,6 +151,7 @@ PENALTIES = [f"penalty-{name}" for name in QUICK_NETWORKS]
 QUICK_MODELS = ["model-lstm-3-4-5-6-bidirectional-varying", "decoder-lstm-3-1-5-6-2layers"]
 SLOW_MODELS = ["model-gru-3-4-5-6-2layers", "model-tanh-3-4-5-6-2layers-bidirectional", "decoder-gru-3-1-5-6"]
 MIXED_MODEL = "mixed-lstm-3-4-5-8-2layers"
+VARIANTS = ["model-lstm-3-4-5-6-varying-dropout", "model-gru-3-4-5-6-reset_before", "model-lstm-3-4-5-6-mixed_bfloat16"]
 EXPORTED = [f"{kind}-3-4-5-6" for kind in cases.EXPORTED_MODELS]
 PADDED = ["text_classifier-3-4-5-6-varying", "recommender-3-4-5-6-varying-keras_2"]
 WRITTEN_BEFORE = ["keyword_spotter-3-4-5-6-keras_2", "line_reader-3-4-5-6-tensorflow_1"]
@@ -175,7 +176,7 @@ XLA = [OURS_XLA, KERAS_XLA]
         *named([PYTORCH, RAW_OPS], "product-5-bfloat16"),
         *named([*FOUR, RAW_OPS], "elementwise-100"),
         *named(FOUR, *QUICK_MODELS),
-        *named([OURS, KERAS], MIXED_MODEL),
+        *named([OURS, KERAS], MIXED_MODEL, *VARIANTS),
         *named([OURS_XLA], *QUICK_MODELS),
         *named([KERAS_XLA], QUICK_MODELS[1]),
         *slow(*named([*FOUR, *XLA], *SLOW_MODELS), *named(XLA, MIXED_MODEL), (KERAS_XLA, QUICK_MODELS[0])),
@@ -190,7 +191,9 @@ def test_results_equal_the_reference(peer, name):
     assert reference_of(case)
     prepared = program_of(peer, case)
     assert sorted(prepared) == sorted(tasks_of(peer, case))
-    tolerance = PEERS[peer].allowed_error or parity.TOLERANCES[case.dtype] * (5 if case.dtype == "bfloat16" else 1)
+    tolerance = PEERS[peer].allowed_error or parity.TOLERANCES[case.result_dtype] * (
+        5 if case.result_dtype == "bfloat16" else 1
+    )
     if case.kind == "penalty":
         tolerance = 1e-11
     for task in prepared.keys() - COPIES.values():

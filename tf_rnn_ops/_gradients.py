@@ -513,8 +513,8 @@ class _KerasRnn(NamedTuple):
 
 def _keras_rnn_of(op: tf.Operation) -> _KerasRnn:
     """Returns the ops of the family of `op`, which may be MixedKerasRNN or one of its gradients."""
-    prefix = "tf_rnn_ops_mixed_keras_rnn" if "Mixed" in op.type else "tf_rnn_ops_keras_rnn"
-    return _KerasRnn(*(getattr(ops, prefix + suffix) for suffix in ("", "_backprop", "_backprop_grad")))
+    name = "tf_rnn_ops_mixed_keras_rnn" if "Mixed" in op.type else "tf_rnn_ops_keras_rnn"
+    return _KerasRnn(getattr(ops, name), getattr(ops, f"{name}_backprop"), getattr(ops, f"{name}_backprop_grad"))
 
 
 @_gradient_of("KerasRNN", "MixedKerasRNN")
