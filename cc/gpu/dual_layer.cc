@@ -249,8 +249,9 @@ class LayerSweeps {
     TF_RNN_OPS_RETURN_IF_ERROR(engine_.Multiply(DualProduct<C>{
         a_.batch, gate_units(), hidden(), scratch_.state, a_.weights.recurrent,
         /*is_w_transposed=*/true, scratch_.recurrent, /*is_added=*/false}));
-    TF_RNN_OPS_RETURN_IF_ERROR(LaunchCell([&](auto cell) {
-      return engine_.Launch(Forward<decltype(cell)>(step));
+    TF_RNN_OPS_RETURN_IF_ERROR(LaunchCell([&](auto cell, auto activations) {
+      return engine_.Launch(
+          Forward<decltype(cell), decltype(activations)>(step));
     }));
     if (!is_projected()) return Status();
     TF_RNN_OPS_RETURN_IF_ERROR(engine_.Multiply(DualProduct<C>{
@@ -261,12 +262,13 @@ class LayerSweeps {
         StoreProjected<C>{step, scratch_.product, HiddenStateOf(step)});
   }
 
-  // Returns launch(cell) for the mode's cell.
+  // Returns launch(cell, activations) for those of the mode.
   template <typename Launch>
   Status LaunchCell(const Launch& launch) const {
     Status status;
-    cells::WithCudnnCell<C>(config().mode,
-                            [&](auto cell) { status = launch(cell); });
+    cells::WithCudnnCell<C>(config().mode, [&](auto cell, auto activations) {
+      status = launch(cell, activations);
+    });
     return status;
   }
 
@@ -275,9 +277,9 @@ class LayerSweeps {
             output_stride(), hidden()};
   }
 
-  template <typename Cell>
-  CellForward<C, Cell> Forward(const Step& step) const {
-    CellForward<C, Cell> kernel{};
+  template <typename Cell, typename Activations>
+  CellForward<C, Cell, Activations> Forward(const Step& step) const {
+    CellForward<C, Cell, Activations> kernel{};
     kernel.step = step;
     kernel.units = units();
     if (skips_input()) {
@@ -310,8 +312,9 @@ class LayerSweeps {
       TF_RNN_OPS_RETURN_IF_ERROR(ProjectGradient(step, d_h));
       d_h = {scratch_.cell_output, units(), {}, {}, units()};
     }
-    TF_RNN_OPS_RETURN_IF_ERROR(LaunchCell([&](auto cell) {
-      return engine_.Launch(Backward<decltype(cell)>(step, d_h));
+    TF_RNN_OPS_RETURN_IF_ERROR(LaunchCell([&](auto cell, auto activations) {
+      return engine_.Launch(
+          Backward<decltype(cell), decltype(activations)>(step, d_h));
     }));
     return engine_.Multiply(DualProduct<C>{
         a_.batch, hidden(), gate_units(), scratch_.recurrent,
@@ -330,10 +333,10 @@ class LayerSweeps {
   }
 
   // d_h: with respect to the cell's result.
-  template <typename Cell>
-  CellBackward<C, Cell> Backward(const Step& step,
-                                 const StateGradient<C>& d_h) const {
-    CellBackward<C, Cell> kernel{};
+  template <typename Cell, typename Activations>
+  CellBackward<C, Cell, Activations> Backward(
+      const Step& step, const StateGradient<C>& d_h) const {
+    CellBackward<C, Cell, Activations> kernel{};
     kernel.step = step;
     kernel.units = units();
     kernel.kept = a_.kept.At(Offset(step, kept() * units()));

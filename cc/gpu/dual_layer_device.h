@@ -245,9 +245,9 @@ struct HiddenState {
 // -------------------------------------------------------------------- forward
 
 // The data of a forward step of a cell, for one unit and sample.
-template <typename C, typename Cell>
+template <typename C, typename Cell, typename Activations>
 struct ForwardRun {
-  cells::StandardActivations<C> activations;
+  Activations activations;
   std::int64_t units;
   DualInput<C> projected;
   std::int64_t gate_stride;
@@ -277,20 +277,17 @@ struct ForwardRun {
   Dual<C> State(std::int64_t /*index*/, const Dual<C>& z) const {
     return cells::Activate<C>(activations.state, z);
   }
-  template <typename Activation>
-  Dual<C> Hidden(const Dual<C>& z) const {
-    return cells::Activate<C>(Activation(), z);
-  }
   Dual<C> Recall(std::int64_t /*index*/, const Dual<C>& x) const { return x; }
 
   void StoreCellState(const Dual<C>& x) const { c.Write(0, x); }
   void Keep(std::int64_t index, const Dual<C>& x) const {
-    kept.WriteIfWanted(index * units, x);
+    if (index < Cell::kKept) kept.WriteIfWanted(index * units, x);
   }
 };
 
 // A forward step, except its matrix products.
-template <typename C, typename Cell>
+template <typename C, typename Cell,
+          typename Activations = cells::StandardActivations<C>>
 struct CellForward {
   Step step;
   std::int64_t units;
@@ -321,7 +318,7 @@ struct CellForward {
 
  private:
   Dual<C> RunCell(std::int64_t row, std::int64_t col) const {
-    return Cell::Forward(ForwardRun<C, Cell>{
+    return Cell::Forward(ForwardRun<C, Cell, Activations>{
         {},
         units,
         projected.At(row * projected_stride + col),
@@ -397,12 +394,12 @@ struct SumStateGradient {
 };
 
 // The data of a backward step of a cell, for one unit and sample.
-template <typename C, typename Cell>
+template <typename C, typename Cell, typename Activations>
 struct BackwardRun {
-  cells::StandardActivations<C> activations;
+  Activations activations;
   std::int64_t units;
   DualInput<C> kept;
-  Dual<C> h, h_prev, c_prev, d_h;
+  Dual<C> h_prev, c_prev, d_h;
   DualArray<C> d_c;
   DualArray<C> d_input, d_recurrent, d_recurrent_step;
   DualArray<C> cell_output;
@@ -410,7 +407,6 @@ struct BackwardRun {
   Dual<C> Kept(std::int64_t index) const { return kept.Read(index * units); }
   Dual<C> PreviousHidden() const { return h_prev; }
   Dual<C> PreviousCellState() const { return c_prev; }
-  Dual<C> Hidden() const { return h; }
   Dual<C> HiddenGradient() const { return d_h; }
   Dual<C> CellStateGradient() const { return d_c.Read(0); }
 
@@ -430,7 +426,8 @@ struct BackwardRun {
 };
 
 // A backward step, except its matrix products.
-template <typename C, typename Cell>
+template <typename C, typename Cell,
+          typename Activations = cells::StandardActivations<C>>
 struct CellBackward {
   Step step;
   std::int64_t units;
@@ -459,9 +456,10 @@ struct CellBackward {
   }
 
  private:
-  BackwardRun<C, Cell> Run(std::int64_t row, std::int64_t col) const {
+  BackwardRun<C, Cell, Activations> Run(std::int64_t row,
+                                        std::int64_t col) const {
     const std::int64_t gates = row * Cell::kGates * units + col;
-    BackwardRun<C, Cell> run{};
+    BackwardRun<C, Cell, Activations> run{};
     run.units = units;
     run.d_c = d_c.At(row * units + col);
     run.d_input = d_input.At(gates);
@@ -473,10 +471,10 @@ struct CellBackward {
 
   Dual<C> RunCell(std::int64_t row, std::int64_t col,
                   const Dual<C>& d_result) const {
-    BackwardRun<C, Cell> run = Run(row, col);
-    run.kept = kept.At(row * Cell::kKept * units + col);
+    BackwardRun<C, Cell, Activations> run = Run(row, col);
+    run.kept = Cell::kKept > 0 ? kept.At(row * Cell::kKept * units + col)
+                               : h.At(row * h_stride + col);
     run.d_h = d_result;
-    if (Cell::kKept == 0) run.h = h.Read(row * h_stride + col);
     if (Cell::kReadsPreviousHidden) run.h_prev = h_prev.Read(step, row, col);
     if (Cell::kHasCellState) run.c_prev = c_prev.Read(step, row, col);
     return Cell::Backward(run);
@@ -485,7 +483,7 @@ struct CellBackward {
   // Past the end of a sequence: d_h and d_c are unchanged.
   Dual<C> SkipCell(std::int64_t row, std::int64_t col,
                    const Dual<C>& d_result) const {
-    const BackwardRun<C, Cell> run = Run(row, col);
+    const BackwardRun<C, Cell, Activations> run = Run(row, col);
     for (std::int64_t block = 0; block < Cell::kBlocks; ++block) {
       run.StoreBlock(block, {});
     }
@@ -497,17 +495,19 @@ struct CellBackward {
 // ---------------------------------------------------------------- all kernels
 
 template <typename C>
-using ReluForward = CellForward<C, cells::ReluCell<C>>;
+using ReluForward =
+    CellForward<C, cells::PlainCell<C>, cells::ReluActivations<C>>;
 template <typename C>
-using TanhForward = CellForward<C, cells::TanhCell<C>>;
+using TanhForward = CellForward<C, cells::PlainCell<C>>;
 template <typename C>
 using LstmForward = CellForward<C, cells::LstmCell<C>>;
 template <typename C>
 using GruForward = CellForward<C, cells::GruCell<C>>;
 template <typename C>
-using ReluBackward = CellBackward<C, cells::ReluCell<C>>;
+using ReluBackward =
+    CellBackward<C, cells::PlainCell<C>, cells::ReluActivations<C>>;
 template <typename C>
-using TanhBackward = CellBackward<C, cells::TanhCell<C>>;
+using TanhBackward = CellBackward<C, cells::PlainCell<C>>;
 template <typename C>
 using LstmBackward = CellBackward<C, cells::LstmCell<C>>;
 template <typename C>

@@ -113,11 +113,16 @@ TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(const Activation& activation,
   return activation.Activate(z);
 }
 
-// The activations of a cell with gates.
+// The activations of a cell.
 template <typename T>
 struct StandardActivations {
   TanhActivation<T> state;
   SigmoidActivation<T> gate;
+};
+// Those of rnn_relu, which has no gates.
+template <typename T>
+struct ReluActivations {
+  ReluActivation<T> state;
 };
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET

@@ -104,12 +104,6 @@ struct ForwardRun : ValueRun<T, Units, Activations> {
     return units.Read(h_prev);
   }
 
-  // Activates a sum whose result is h.
-  template <typename Activation>
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden(Vector<T> z) const {
-    return Activation::Activate(z);
-  }
-
   TF_RNN_OPS_VECTOR_INLINE void StoreCellState(Vector<T> x) const {
     units.Write(x, c);
   }
@@ -162,13 +156,12 @@ struct TangentRun {
   std::int64_t kept_stride;
   const T* h_prev;
   const T* c_prev;
-  const T* h;
   // In blocks of kTileCols.
   const T* projected;  // tangent of W x + bW, or null for zeros
   const T* product;    // tangent of R h_prev + bR, from block kFirstBlock on
   const T* dot_h_prev;
   T* dot_c;     // tangent of c_prev, replaced by that of c
-  T* dot_kept;  // values are kept_stride apart
+  T* dot_kept;  // values are kept_stride apart; null if nothing is kept
 
   TF_RNN_OPS_VECTOR_INLINE Tangent<T> Sum(std::int64_t block) const {
     Vector<T> sum{};
@@ -200,11 +193,6 @@ struct TangentRun {
     const Vector<T> value = Kept(index);
     return {value, activations.state.Gradient(z.tangent, value)};
   }
-  template <typename Activation>
-  TF_RNN_OPS_VECTOR_INLINE Dual<T> Hidden(const Tangent<T>& z) const {
-    const Vector<T> value = states.Read(h);
-    return {value, Activation::Gradient(z.tangent, value)};
-  }
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Recall(std::int64_t index,
                                           const Dual<T>& x) const {
     return {Kept(index), x.tangent};
@@ -215,6 +203,7 @@ struct TangentRun {
   }
   TF_RNN_OPS_VECTOR_INLINE void Keep(std::int64_t index,
                                      const Dual<T>& x) const {
+    if (dot_kept == nullptr) return;
     units.Write(x.tangent, dot_kept + index * kept_stride);
   }
   TF_RNN_OPS_VECTOR_INLINE void Carry(std::int64_t index,
@@ -247,7 +236,6 @@ struct BackwardRun : PeepholeRun<ComputeType<P>, Units> {
   std::int64_t kept_stride;
   const T* h_prev;
   const T* c_prev;
-  const T* h;
   Vector<T> d_h;  // with respect to the result of the step, or its first half
   T* d_c;         // with respect to c, replaced by that with respect to c_prev
   P* d_blocks;    // with respect to the blocks of the cell
@@ -267,7 +255,6 @@ struct BackwardRun : PeepholeRun<ComputeType<P>, Units> {
   TF_RNN_OPS_VECTOR_INLINE Vector<T> PreviousCellState() const {
     return states.Read(c_prev);
   }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Hidden() const { return states.Read(h); }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> HiddenGradient() const { return d_h; }
   TF_RNN_OPS_VECTOR_INLINE Vector<T> CellStateGradient() const {
     return units.Read(d_c);
@@ -313,9 +300,6 @@ struct DualRun {
   }
   TF_RNN_OPS_VECTOR_INLINE Dual<T> PreviousCellState() const {
     return {value.PreviousCellState(), tangent.PreviousCellState()};
-  }
-  TF_RNN_OPS_VECTOR_INLINE Dual<T> Hidden() const {
-    return {value.Hidden(), tangent.Hidden()};
   }
   TF_RNN_OPS_VECTOR_INLINE Dual<T> HiddenGradient() const {
     return {value.HiddenGradient(), tangent.HiddenGradient()};

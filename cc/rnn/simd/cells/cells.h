@@ -30,6 +30,7 @@
 #include <cstdint>
 
 #include "cc/rnn/rnn_config.h"
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/gru_cell.h"
 #include "cc/rnn/simd/cells/gru_reset_before_cell.h"
 #include "cc/rnn/simd/cells/lstm_cell.h"
@@ -58,18 +59,20 @@ constexpr Cell CellOf() {
 template <typename Cell>
 constexpr bool kHasFinish = Cell::kRecurrentGates < Cell::kGates;
 
-// Calls run(cell) with the cell type of one of cuDNN's modes.
+// Calls run(cell, activations) with the types of one of cuDNN's modes.
 template <typename T, typename Run>
 void WithCudnnCell(RnnMode mode, const Run& run) {
   switch (mode) {
     case RnnMode::kRelu:
-      return run(CellOf<RnnMode::kRelu, ReluCell<T>>());
+      return run(CellOf<RnnMode::kRelu, PlainCell<T>>(), ReluActivations<T>());
     case RnnMode::kTanh:
-      return run(CellOf<RnnMode::kTanh, TanhCell<T>>());
+      return run(CellOf<RnnMode::kTanh, PlainCell<T>>(),
+                 StandardActivations<T>());
     case RnnMode::kLstm:
-      return run(CellOf<RnnMode::kLstm, LstmCell<T>>());
+      return run(CellOf<RnnMode::kLstm, LstmCell<T>>(),
+                 StandardActivations<T>());
     case RnnMode::kGru:
-      return run(CellOf<RnnMode::kGru, GruCell<T>>());
+      return run(CellOf<RnnMode::kGru, GruCell<T>>(), StandardActivations<T>());
     case RnnMode::kGruResetBefore:
       return;  // not of cuDNN
   }
@@ -78,10 +81,17 @@ void WithCudnnCell(RnnMode mode, const Run& run) {
 // Calls run(cell) with the cell type of the mode.
 template <typename T, typename Run>
 void WithCell(RnnMode mode, const Run& run) {
-  if (mode == RnnMode::kGruResetBefore) {
-    return run(CellOf<RnnMode::kGruResetBefore, GruResetBeforeCell<T>>());
+  switch (mode) {
+    case RnnMode::kRelu:
+    case RnnMode::kTanh:
+      return run(PlainCell<T>());
+    case RnnMode::kLstm:
+      return run(LstmCell<T>());
+    case RnnMode::kGru:
+      return run(GruCell<T>());
+    case RnnMode::kGruResetBefore:
+      return run(CellOf<RnnMode::kGruResetBefore, GruResetBeforeCell<T>>());
   }
-  WithCudnnCell<T>(mode, run);
 }
 
 // Calls run(cell) with the cell type of a network.

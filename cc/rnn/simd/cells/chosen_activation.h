@@ -213,12 +213,16 @@ struct ChosenActivations {
   ChosenActivation<T> gate;
 };
 
-// Calls run(activations). The standard ones are inlined; TensorFlow's LSTM ops
-// have no others.
+// Calls run(activations). Those of cuDNN's modes are inlined; TensorFlow's LSTM
+// ops have no others.
 template <typename T, typename Cell, typename Run>
-TF_RNN_OPS_VECTOR_INLINE void WithActivations(const Activations& kinds,
+TF_RNN_OPS_VECTOR_INLINE void WithActivations(const RnnConfig& config,
                                               const Run& run) {
-  if constexpr (Cell::kGates > 1 && !Cell::kIsBlockLstm) {
+  if constexpr (Cell::kGates == 1) {
+    if (config.mode == RnnMode::kRelu) return run(ReluActivations<T>());
+  }
+  if constexpr (!Cell::kIsBlockLstm) {
+    const Activations& kinds = config.activations;
     if (!kinds.are_standard()) {
       return run(ChosenActivations<T>{ChosenActivation<T>(kinds.state),
                                       ChosenActivation<T>(kinds.gate)});

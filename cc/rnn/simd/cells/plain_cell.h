@@ -1,11 +1,10 @@
-// The cells without gates: rnn_tanh and rnn_relu.
+// The cell without gates.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_PLAIN_CELL_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_PLAIN_CELL_H_
 
 #include <cstdint>
 
-#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/vector/vector.h"
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
@@ -14,8 +13,8 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //
 //   d_h_bar = d_h ∘ act'(h)
 //
-// No value is kept: h is the output of the layer.
-template <typename Activation>
+// rnn_tanh and rnn_relu keep h only as the output of the layer.
+template <typename T>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
   static constexpr std::int64_t kRecurrentGates = kGates;
@@ -29,21 +28,18 @@ struct PlainCell {
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
-    return run.template Hidden<Activation>(run.Sum(0));
+    const auto h = run.State(0, run.Sum(0));
+    run.Keep(0, h);
+    return h;
   }
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Backward(const Run& run) {
     const auto d_h = run.HiddenGradient();
-    run.StoreBlock(0, Activation::Gradient(d_h, run.Hidden()));
+    run.StoreBlock(0, run.activations.state.Gradient(d_h, run.Kept(0)));
     return decltype(d_h){};
   }
 };
-
-template <typename T>
-using TanhCell = PlainCell<TanhActivation<T>>;
-template <typename T>
-using ReluCell = PlainCell<ReluActivation<T>>;
 
 }  // namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET
 

@@ -27,13 +27,13 @@ class KeptActivations {
   // are_pairs: whether the values have the form of ToFinitePair.
   KeptActivations(E* data, const RnnConfig& config, const RnnSize& size,
                   bool are_pairs)
-      : data_(data),
+      : data_(config.num_kept() > 0 ? data : nullptr),
         values_(config.num_kept()),
         units_(config.num_units),
         time_(size.time),
         batch_(size.batch),
         is_uncached_(IsBestUncached(
-            data, config.num_directions * time_ * batch_ * values_ * units_,
+            data_, config.num_directions * time_ * batch_ * values_ * units_,
             units_)),
         are_pairs_(are_pairs) {}
 

@@ -586,7 +586,7 @@ class LayerBackward {
                                                   const StepColumns& columns,
                                                   const Units& units) const {
     WithActivations<T, Cell>(
-        a_.config.activations, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+        a_.config, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
           RunCells<kMoment>(task, columns, units, activations);
         });
   }
@@ -619,7 +619,6 @@ class LayerBackward {
         run.kept_stride = states.kept_stride;
         run.h_prev = previous;
         run.c_prev = previous;
-        run.h = states.h.At(row);
         run.d_h = kMoment == kAfterState
                       ? columns.incoming[part].Sum(row, i, units)
                       : units.Read(columns.incoming[part].d_product.At(i));

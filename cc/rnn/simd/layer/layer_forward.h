@@ -665,7 +665,7 @@ class LayerForward {
                                                   const ForwardColumns& columns,
                                                   const Units& units) const {
     WithActivations<T, Cell>(
-        a_.config.activations, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+        a_.config, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
           RunCells<kFirstBlock, kHalf>(task, t, columns, units, activations);
         });
   }

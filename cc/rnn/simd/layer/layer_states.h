@@ -26,14 +26,13 @@ class LayerStates {
  public:
   // The units of a vector at one step, for each sample.
   struct Columns {
-    ColumnView<const T> kept;
+    ColumnView<const T> kept;  // h if the cell keeps only that, as the output
     std::int64_t kept_stride;
     bool are_pairs;  // whether all have the form of ToFinitePair
     // The state before the step: the cell state, or the hidden state if the
     // cell reads it.
     ColumnView<const T> previous;
     ColumnView<const T> initial;  // if the previous time is not valid
-    ColumnView<const T> h;        // of the step, if the cell keeps nothing
 
     const T* Previous(bool has_previous, std::int64_t row) const {
       return has_previous ? previous.At(row) : initial.At(row);
@@ -73,8 +72,8 @@ class LayerStates {
         columns.previous =
             shape_.OutputAt(a_.output, direction, previous).Column(unit);
       }
-    } else {
-      columns.h = shape_.OutputAt(a_.output, direction, t).Column(unit);
+    } else if (a_.kept.values() == 0) {
+      columns.kept = shape_.OutputAt(a_.output, direction, t).Column(unit);
     }
     return columns;
   }

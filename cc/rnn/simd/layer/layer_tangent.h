@@ -386,7 +386,7 @@ class LayerTangent {
                                                   const TangentColumns& columns,
                                                   const Units& units) const {
     WithActivations<T, Cell>(
-        a_.config.activations, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
+        a_.config, [&](auto activations) TF_RNN_OPS_LAMBDA_INLINE {
           RunCells<kFirstBlock, kHalf>(task, t, columns, units, activations);
         });
   }
@@ -416,7 +416,6 @@ class LayerTangent {
       run.kept_stride = columns.states.kept_stride;
       run.h_prev = previous;
       run.c_prev = previous;
-      run.h = columns.states.h.At(row);
       if (columns.projected.data != nullptr) {
         run.projected = columns.projected.At(i);
       }
