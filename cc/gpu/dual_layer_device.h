@@ -271,10 +271,11 @@ struct ForwardRun {
   Dual<C> CellState() const { return c.Read(0); }
   Dual<C> PreviousHidden() const { return h_prev; }
 
-  Dual<C> Gate(std::int64_t /*index*/, const Dual<C>& z) const {
+  cells::ActivatedDual<C> Gate(std::int64_t /*index*/, const Dual<C>& z) const {
     return cells::Activate<C>(activations.gate, z);
   }
-  Dual<C> State(std::int64_t /*index*/, const Dual<C>& z) const {
+  cells::ActivatedDual<C> State(std::int64_t /*index*/,
+                                const Dual<C>& z) const {
     return cells::Activate<C>(activations.state, z);
   }
   Dual<C> Recall(std::int64_t /*index*/, const Dual<C>& x) const { return x; }

@@ -1,9 +1,13 @@
 // Activation functions of cells.
 //
+// The derivatives of most activations y = act(z) follow from y, those of others
+// only from z. Cells keep that of the two for the backward pass, k.
+//
 // An activation has
+//   keeps_sum(): whether k is z, the sum that it activates;
 //   Activate(z) of a vector;
-//   Gradient(d, y), the gradient with respect to z, of vectors or duals:
-//     y is the result of Activate, d the gradient with respect to y.
+//   Gradient(d, k), the gradient with respect to z, of vectors or duals:
+//     d is the gradient with respect to y.
 
 #ifndef TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
 #define TF_RNN_OPS_CC_RNN_SIMD_CELLS_ACTIVATION_H_
@@ -14,8 +18,15 @@
 
 namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 
+struct KeepsResult {
+  static constexpr bool keeps_sum() { return false; }
+};
+struct KeepsSum {
+  static constexpr bool keeps_sum() { return true; }
+};
+
 template <typename T>
-struct TanhActivation {
+struct TanhActivation : KeepsResult {
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
     return Tanh<T>(z);
   }
@@ -32,7 +43,7 @@ struct TanhActivation {
 };
 
 template <typename T>
-struct SigmoidActivation {
+struct SigmoidActivation : KeepsResult {
   static TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(Vector<T> z) {
     return Sigmoid<T>(z);
   }
@@ -52,7 +63,7 @@ struct SigmoidActivation {
 // An activation with a constant slope between kinks. `Of` has Activate(z) and
 // Gradient(d, y) of vectors.
 template <typename T, typename Of>
-struct PiecewiseLinear : Of {
+struct PiecewiseLinear : Of, KeepsResult {
   using Of::Gradient;
   static TF_RNN_OPS_VECTOR_INLINE Dual<T> Gradient(const Dual<T>& d,
                                                    const Dual<T>& y) {
@@ -100,17 +111,55 @@ struct HardSigmoid {
 template <typename T>
 using HardSigmoidActivation = PiecewiseLinear<T, HardSigmoid<T>>;
 
-// Applies an activation to a dual number.
+// The result of an activation, and what the cell keeps.
+template <typename T>
+struct Activated {
+  Vector<T> value;
+  Vector<T> kept;
+};
+template <typename T>
+struct ActivatedDual {
+  Dual<T> value;
+  Dual<T> kept;
+};
+
 template <typename T, typename Activation>
-TF_RNN_OPS_VECTOR_INLINE Dual<T> Activate(const Activation& activation,
-                                          const Dual<T>& z) {
-  const Vector<T> y = activation.Activate(z.value);
-  return {y, activation.Gradient(z.tangent, y)};
+TF_RNN_OPS_VECTOR_INLINE Activated<T> Activate(const Activation& activation,
+                                               Vector<T> z) {
+  const Vector<T> y = activation.Activate(z);
+  return {y, activation.keeps_sum() ? z : y};
 }
 template <typename T, typename Activation>
-TF_RNN_OPS_VECTOR_INLINE Vector<T> Activate(const Activation& activation,
-                                            Vector<T> z) {
-  return activation.Activate(z);
+TF_RNN_OPS_VECTOR_INLINE ActivatedDual<T> Activate(const Activation& activation,
+                                                   const Dual<T>& z) {
+  const Activated<T> y = Activate<T>(activation, z.value);
+  const Dual<T> dual = {y.value, activation.Gradient(z.tangent, y.kept)};
+  return {dual, activation.keeps_sum() ? z : dual};
+}
+
+// The same from what was kept.
+template <typename T, typename Activation>
+TF_RNN_OPS_VECTOR_INLINE Activated<T> FromKept(const Activation& activation,
+                                               Vector<T> kept) {
+  if (activation.keeps_sum()) return Activate<T>(activation, kept);
+  return {kept, kept};
+}
+template <typename T, typename Activation>
+TF_RNN_OPS_VECTOR_INLINE ActivatedDual<T> FromKept(const Activation& activation,
+                                                   const Dual<T>& kept) {
+  if (activation.keeps_sum()) return Activate<T>(activation, kept);
+  return {kept, kept};
+}
+// The same from the value that was kept and the tangent of the sum.
+template <typename T, typename Activation>
+TF_RNN_OPS_VECTOR_INLINE ActivatedDual<T> FromKept(const Activation& activation,
+                                                   Vector<T> kept,
+                                                   const Tangent<T>& z) {
+  if (activation.keeps_sum()) {
+    return Activate<T>(activation, Dual<T>{kept, z.tangent});
+  }
+  const Dual<T> dual = {kept, activation.Gradient(z.tangent, kept)};
+  return {dual, dual};
 }
 
 // The activations of a cell.

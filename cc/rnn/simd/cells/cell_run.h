@@ -12,6 +12,7 @@
 
 #include "cc/rnn/float16.h"
 #include "cc/rnn/kept.h"
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/matmul/tile_product.h"
 #include "cc/rnn/simd/vector/finite_pair.h"
@@ -48,14 +49,14 @@ struct ValueRun : PeepholeRun<T, Units> {
   Activations activations;
   T clip;  // of the cell state of TensorFlow's LSTM ops, or 0
 
-  // Activates a sum. index: the index of the result among the kept values.
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> Gate(std::int64_t /*index*/,
-                                          Vector<T> z) const {
-    return activations.gate.Activate(z);
+  // Activates a sum. index: the index of what is kept.
+  TF_RNN_OPS_VECTOR_INLINE Activated<T> Gate(std::int64_t /*index*/,
+                                             Vector<T> z) const {
+    return Activate<T>(activations.gate, z);
   }
-  TF_RNN_OPS_VECTOR_INLINE Vector<T> State(std::int64_t /*index*/,
-                                           Vector<T> z) const {
-    return activations.state.Activate(z);
+  TF_RNN_OPS_VECTOR_INLINE Activated<T> State(std::int64_t /*index*/,
+                                              Vector<T> z) const {
+    return Activate<T>(activations.state, z);
   }
   // Returns a kept value, which the forward pass has computed as x.
   TF_RNN_OPS_VECTOR_INLINE Vector<T> Recall(std::int64_t /*index*/,
@@ -183,15 +184,13 @@ struct TangentRun {
     return {states.Read(h_prev), units.Read(dot_h_prev)};
   }
 
-  TF_RNN_OPS_VECTOR_INLINE Dual<T> Gate(std::int64_t index,
-                                        const Tangent<T>& z) const {
-    const Vector<T> value = Kept(index);
-    return {value, activations.gate.Gradient(z.tangent, value)};
+  TF_RNN_OPS_VECTOR_INLINE ActivatedDual<T> Gate(std::int64_t index,
+                                                 const Tangent<T>& z) const {
+    return FromKept<T>(activations.gate, Kept(index), z);
   }
-  TF_RNN_OPS_VECTOR_INLINE Dual<T> State(std::int64_t index,
-                                         const Tangent<T>& z) const {
-    const Vector<T> value = Kept(index);
-    return {value, activations.state.Gradient(z.tangent, value)};
+  TF_RNN_OPS_VECTOR_INLINE ActivatedDual<T> State(std::int64_t index,
+                                                  const Tangent<T>& z) const {
+    return FromKept<T>(activations.state, Kept(index), z);
   }
   TF_RNN_OPS_VECTOR_INLINE Dual<T> Recall(std::int64_t index,
                                           const Dual<T>& x) const {

@@ -16,24 +16,24 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 // An activation of numbers, which is rare enough to be computed one element at
 // a time. `Of` has
 //   Value(z);
-//   Slope(y), the derivative where the value is y;
-//   Bend(y), the derivative of Slope.
-template <typename T, typename Of>
-struct ElementActivation {
+//   Slope(k), the derivative where k is kept: the value y or, with KeepsSum, z;
+//   Bend(k), the derivative of Slope.
+template <typename T, typename Of, typename Keeps = KeepsResult>
+struct ElementActivation : Keeps {
   static Vector<T> Activate(Vector<T> z) {
     return Each([](T x) { return Of::Value(x); }, z);
   }
-  static Vector<T> Gradient(Vector<T> d, Vector<T> y) { return d * Slope(y); }
-  static Dual<T> Gradient(const Dual<T>& d, const Dual<T>& y) {
-    const Vector<T> slope = Slope(y.value);
-    const Vector<T> bend = Each([](T x) { return Of::Bend(x); }, y.value);
+  static Vector<T> Gradient(Vector<T> d, Vector<T> k) { return d * Slope(k); }
+  static Dual<T> Gradient(const Dual<T>& d, const Dual<T>& k) {
+    const Vector<T> slope = Slope(k.value);
+    const Vector<T> bend = Each([](T x) { return Of::Bend(x); }, k.value);
     return {d.value * slope,
-            SumOfProducts<T>(d.tangent, slope, d.value * bend, y.tangent)};
+            SumOfProducts<T>(d.tangent, slope, d.value * bend, k.tangent)};
   }
 
  private:
-  static Vector<T> Slope(Vector<T> y) {
-    return Each([](T x) { return Of::Slope(x); }, y);
+  static Vector<T> Slope(Vector<T> k) {
+    return Each([](T x) { return Of::Slope(x); }, k);
   }
   template <typename Function>
   static Vector<T> Each(const Function& function, Vector<T> x) {
@@ -153,15 +153,20 @@ template <typename T>
 class ChosenActivation {
  public:
   ChosenActivation() = default;
-  explicit ChosenActivation(Activation kind) : kind_(kind) {}
+  explicit ChosenActivation(Activation kind)
+      : kind_(kind),
+        keeps_sum_(
+            With([](auto activation) { return activation.keeps_sum(); })) {}
+
+  bool keeps_sum() const { return keeps_sum_; }
 
   __attribute__((noinline)) Vector<T> Activate(Vector<T> z) const {
     return With([&](auto activation) { return activation.Activate(z); });
   }
   // V: Vector<T> or Dual<T>.
   template <typename V>
-  __attribute__((noinline)) V Gradient(V d, V y) const {
-    return With([&](auto activation) { return activation.Gradient(d, y); });
+  __attribute__((noinline)) V Gradient(V d, V k) const {
+    return With([&](auto activation) { return activation.Gradient(d, k); });
   }
 
  private:
@@ -205,6 +210,7 @@ class ChosenActivation {
   }
 
   Activation kind_ = Activation::kTanh;
+  bool keeps_sum_ = false;
 };
 
 template <typename T>

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/vector/vector.h"
 
@@ -42,28 +43,29 @@ struct GruCell {
     const auto r = run.Gate(0, run.Sum(1));
     const auto u = run.Gate(1, run.Sum(2));
     const auto q = run.Recurrent(3, 3);
-    const auto n = run.State(2, MultiplyAdd<T>(r, q, run.Sum(0)));
-    run.Keep(0, r);
-    run.Keep(1, u);
-    run.Keep(2, n);
+    const auto n = run.State(2, MultiplyAdd<T>(r.value, q, run.Sum(0)));
+    run.Keep(0, r.kept);
+    run.Keep(1, u.kept);
+    run.Keep(2, n.kept);
     run.Keep(3, q);
-    return Interpolate<T>(u, n, run.PreviousHidden());
+    return Interpolate<T>(u.value, n.value, run.PreviousHidden());
   }
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Backward(const Run& run) {
-    const auto r = run.Kept(0);
-    const auto u = run.Kept(1);
-    const auto n = run.Kept(2);
+    const auto [state, gate] = run.activations;
+    const auto r = FromKept<T>(gate, run.Kept(0));
+    const auto u = FromKept<T>(gate, run.Kept(1));
+    const auto n = FromKept<T>(state, run.Kept(2));
     const auto q = run.Kept(3);
     const auto d_h = run.HiddenGradient();
-    const auto [state, gate] = run.activations;
-    const auto d_n = state.Gradient(d_h * (T(1) - u), n);
+    const auto d_n = state.Gradient(d_h * (T(1) - u.value), n.kept);
     run.StoreBlock(0, d_n);
-    run.StoreBlock(1, gate.Gradient(d_n * q, r));
-    run.StoreBlock(2, gate.Gradient(d_h * (run.PreviousHidden() - n), u));
-    run.StoreBlock(3, d_n * r);
-    return d_h * u;
+    run.StoreBlock(1, gate.Gradient(d_n * q, r.kept));
+    run.StoreBlock(
+        2, gate.Gradient(d_h * (run.PreviousHidden() - n.value), u.kept));
+    run.StoreBlock(3, d_n * r.value);
+    return d_h * u.value;
   }
 };
 

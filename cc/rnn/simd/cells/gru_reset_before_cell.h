@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cc/rnn/simd/cells/activation.h"
 #include "cc/rnn/simd/cells/dual.h"
 #include "cc/rnn/simd/vector/vector.h"
 
@@ -45,39 +46,40 @@ struct GruResetBeforeCell {
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
     const auto r = run.Gate(kReset, run.Sum(kReset));
     const auto u = run.Gate(kUpdate, run.Sum(kUpdate));
-    run.Keep(kReset, r);
-    run.Carry(kUpdate, u);
-    return r * run.PreviousHidden();
+    run.Keep(kReset, r.kept);
+    run.Carry(kUpdate, u.kept);
+    return r.value * run.PreviousHidden();
   }
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Finish(const Run& run) {
-    const auto u = run.Carried(kUpdate);
+    const auto u = FromKept<T>(run.activations.gate, run.Carried(kUpdate));
     const auto n = run.State(kNew, run.Sum(kNew));
-    run.Keep(kNew, n);
-    return Interpolate<T>(u, n, run.PreviousHidden());
+    run.Keep(kNew, n.kept);
+    return Interpolate<T>(u.value, n.value, run.PreviousHidden());
   }
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Backward(const Run& run) {
-    const auto u = run.Kept(kUpdate);
-    const auto n = run.Kept(kNew);
-    const auto d_h = run.HiddenGradient();
     const auto [state, gate] = run.activations;
-    run.StoreBlock(kNew, state.Gradient(d_h * (T(1) - u), n));
-    run.StoreBlock(kUpdate, gate.Gradient(d_h * (run.PreviousHidden() - n), u));
-    return d_h * u;
+    const auto u = FromKept<T>(gate, run.Kept(kUpdate));
+    const auto n = FromKept<T>(state, run.Kept(kNew));
+    const auto d_h = run.HiddenGradient();
+    run.StoreBlock(kNew, state.Gradient(d_h * (T(1) - u.value), n.kept));
+    run.StoreBlock(
+        kUpdate, gate.Gradient(d_h * (run.PreviousHidden() - n.value), u.kept));
+    return d_h * u.value;
   }
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto FinishBackward(const Run& run) {
-    const auto r = run.Kept(kReset);
+    const auto [state, gate] = run.activations;
+    const auto r = FromKept<T>(gate, run.Kept(kReset));
     const auto h_prev = run.PreviousHidden();
     const auto d_m = run.HiddenGradient();
-    const auto [state, gate] = run.activations;
-    run.StoreBlock(kReset, gate.Gradient(d_m * h_prev, r));
-    if (run.has_cell_output()) run.StoreCellOutput(r * h_prev);
-    return d_m * r;
+    run.StoreBlock(kReset, gate.Gradient(d_m * h_prev, r.kept));
+    if (run.has_cell_output()) run.StoreCellOutput(r.value * h_prev);
+    return d_m * r.value;
   }
 
  private:

@@ -60,7 +60,8 @@ struct LstmCell {
     const auto f = run.Gate(1, f_bar);
     const auto g = run.State(2, run.Sum(2));
     auto o_bar = run.Sum(3);
-    auto c = run.Recall(kCellState, SumOfProducts<T>(f, c_prev, i, g));
+    auto c = run.Recall(kCellState,
+                        SumOfProducts<T>(f.value, c_prev, i.value, g.value));
     if constexpr (kIsBlock) {
       c = run.Clip(c);
       if (run.has_peepholes()) {
@@ -69,38 +70,40 @@ struct LstmCell {
     }
     const auto o = run.Gate(3, o_bar);
     run.StoreCellState(c);
-    run.Keep(0, i);
-    run.Keep(1, f);
-    run.Keep(2, g);
-    run.Keep(3, o);
+    run.Keep(0, i.kept);
+    run.Keep(1, f.kept);
+    run.Keep(2, g.kept);
+    run.Keep(3, o.kept);
     run.Keep(kCellState, c);
     const auto tanh_c = Activate<T>(run.activations.state, c);
-    if constexpr (kIsBlock) run.Keep(kTanh, tanh_c);
-    return o * tanh_c;
+    if constexpr (kIsBlock) run.Keep(kTanh, tanh_c.kept);
+    return o.value * tanh_c.value;
   }
 
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Backward(const Run& run) {
-    const auto i = run.Kept(0);
-    const auto f = run.Kept(1);
-    const auto g = run.Kept(2);
-    const auto o = run.Kept(3);
+    const auto [state, gate] = run.activations;
+    const auto i = FromKept<T>(gate, run.Kept(0));
+    const auto f = FromKept<T>(gate, run.Kept(1));
+    const auto g = FromKept<T>(state, run.Kept(2));
+    const auto o = FromKept<T>(gate, run.Kept(3));
     const auto c = run.Kept(kCellState);
     const auto c_prev = run.PreviousCellState();
-    const auto [state, gate] = run.activations;
-    const auto tanh_c = kIsBlock ? run.Kept(kTanh) : Activate<T>(state, c);
+    const auto tanh_c =
+        kIsBlock ? FromKept<T>(state, run.Kept(kTanh)) : Activate<T>(state, c);
     const auto d_h = run.HiddenGradient();
-    const auto d_o_bar = gate.Gradient(Total(run, 3, d_h * tanh_c), o);
+    const auto d_o_bar =
+        gate.Gradient(Total(run, 3, d_h * tanh_c.value), o.kept);
     auto d_c = Total(run, kCellState, run.CellStateGradient()) +
-               state.Gradient(Total(run, kTanh, d_h * o), tanh_c);
+               state.Gradient(Total(run, kTanh, d_h * o.value), tanh_c.kept);
     if constexpr (kIsBlock) {
       if (run.has_peepholes()) {
         d_c = MultiplyAdd<T>(run.Weight(kOutputPeephole), d_o_bar, d_c);
       }
     }
-    const auto d_i_bar = gate.Gradient(Total(run, 0, d_c * g), i);
-    const auto d_f_bar = gate.Gradient(Total(run, 1, d_c * c_prev), f);
-    auto d_c_prev = d_c * f;
+    const auto d_i_bar = gate.Gradient(Total(run, 0, d_c * g.value), i.kept);
+    const auto d_f_bar = gate.Gradient(Total(run, 1, d_c * c_prev), f.kept);
+    auto d_c_prev = d_c * f.value;
     if constexpr (kIsBlock) {
       if (run.has_peepholes()) {
         d_c_prev =
@@ -114,10 +117,10 @@ struct LstmCell {
     }
     run.StoreBlock(0, d_i_bar);
     run.StoreBlock(1, d_f_bar);
-    run.StoreBlock(2, state.Gradient(Total(run, 2, d_c * i), g));
+    run.StoreBlock(2, state.Gradient(Total(run, 2, d_c * i.value), g.kept));
     run.StoreBlock(3, d_o_bar);
     run.StoreCellStateGradient(d_c_prev);
-    if (run.has_cell_output()) run.StoreCellOutput(o * tanh_c);
+    if (run.has_cell_output()) run.StoreCellOutput(o.value * tanh_c.value);
     return decltype(d_h){};
   }
 

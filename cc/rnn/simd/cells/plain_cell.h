@@ -29,8 +29,8 @@ struct PlainCell {
   template <typename Run>
   static TF_RNN_OPS_VECTOR_INLINE auto Forward(const Run& run) {
     const auto h = run.State(0, run.Sum(0));
-    run.Keep(0, h);
-    return h;
+    run.Keep(0, h.kept);
+    return h.value;
   }
 
   template <typename Run>
