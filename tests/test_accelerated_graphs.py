@@ -49,11 +49,11 @@ OPTIONS: Options = {
     "bfloat16": {"dtype": "mixed_bfloat16", "return_sequences": True},
     "float16": {"dtype": "mixed_float16"},
     "relu": {"activation": "relu"},
+    "linear": {"activation": "linear"},
+    "sigmoid": {"activation": "sigmoid"},
 }
 GATED_OPTIONS: Options = {
     **OPTIONS,
-    "linear": {"activation": "linear"},
-    "sigmoid": {"activation": "sigmoid"},
     "relu gates": {"recurrent_activation": "relu"},
     "equal activations": {"activation": "sigmoid", "return_sequences": True},
     "elu, softsign": {"activation": "elu", "recurrent_activation": "softsign"},
@@ -68,7 +68,7 @@ OF_KINDS: dict[str, Options] = {
         **GATED_OPTIONS,
         **{f"reset before, {name}": {**options, "reset_after": False} for name, options in GATED_OPTIONS.items()},
     },
-    "SimpleRNN": OPTIONS,
+    "SimpleRNN": {**OPTIONS, "selu": {"activation": "selu"}, "hard sigmoid": {"activation": "hard_sigmoid"}},
 }
 CASES = [
     (kind, name, options)

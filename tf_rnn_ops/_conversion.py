@@ -28,6 +28,7 @@ _LAYERS = {
     "gru_reset_before": "GRU",
     "rnn_tanh": "SimpleRNN",
     "rnn_relu": "SimpleRNN",
+    "rnn": "SimpleRNN",
 }
 
 

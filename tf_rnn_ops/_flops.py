@@ -20,7 +20,7 @@ from tf_rnn_ops._private_names import STATISTICS
 # The number of gates, and the number of element-wise operations in a step for each unit, without biases: sums of the
 # two matrix products, and the cell.
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-_POINTWISE = {"lstm": 4 + 4, "gru": 2 + 6, "gru_reset_before": 3 + 5, "rnn_tanh": 1, "rnn_relu": 1}
+_POINTWISE = {"lstm": 4 + 4, "gru": 2 + 6, "gru_reset_before": 3 + 5, "rnn_tanh": 1, "rnn_relu": 1, "rnn": 1}
 
 
 def _shape(op: tf.Operation, index: int) -> list[int]:

@@ -19,7 +19,7 @@ class Cell(NamedTuple):
 
     Attributes:
       rnn_mode: as in the ops.
-      activation: the activation of an LSTM or GRU, by its name in the op KerasRNN.
+      activation: the activation of a cell other than rnn_tanh and rnn_relu, by its name in the op KerasRNN.
       recurrent_activation: the activation of its gates.
     """
 
@@ -144,7 +144,7 @@ def _step(
         (a_r, a_u, a_n), (b_r, b_u, b_n) = tf.split(a, 3, axis=1), tf.split(b, 3, axis=1)
         u = gate(a_u + b_u)
         return (1 - u) * state(a_n + gate(a_r + b_r) * b_n) + u * h_prev, c_prev
-    return (tf.tanh if cell.rnn_mode == "rnn_tanh" else tf.nn.relu)(a + b), c_prev
+    return (tf.nn.relu if cell.rnn_mode == "rnn_relu" else state)(a + b), c_prev
 
 
 def _sequence(

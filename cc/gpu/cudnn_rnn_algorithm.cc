@@ -64,6 +64,7 @@ bool GainsOnAmpere(const rnn::RnnConfig& config, const rnn::RnnSize& size) {
   switch (config.mode) {
     case rnn::RnnMode::kGru:
     case rnn::RnnMode::kGruResetBefore:
+    case rnn::RnnMode::kRnn:
       return false;
     case rnn::RnnMode::kLstm:
       return true;

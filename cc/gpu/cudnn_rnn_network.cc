@@ -19,6 +19,7 @@ cudnnRNNMode_t CudnnMode(rnn::RnnMode mode) {
     case rnn::RnnMode::kGru:
       return CUDNN_GRU;
     case rnn::RnnMode::kGruResetBefore:
+    case rnn::RnnMode::kRnn:
       break;  // not of cuDNN
   }
   return CUDNN_LSTM;

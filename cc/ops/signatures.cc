@@ -731,14 +731,14 @@ std::vector<Signature> LayerOps() {
   const std::string activations = OneOf(rnn::ActivationNames());
   const AttributeList attributes = {
       Floats(),
-      {"rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru', 'gru_reset_before'} "
-       "= 'lstm'",
+      {"rnn_mode: {'rnn_relu', 'rnn_tanh', 'lstm', 'gru', 'gru_reset_before', "
+       "'rnn'} = 'lstm'",
        "The cell type. gru is Keras's GRU with reset_after=True,\n"
-       "  gru_reset_before that with reset_after=False."},
+       "  gru_reset_before that with reset_after=False; rnn is its SimpleRNN."},
       {"activation: " + activations + " = 'tanh'",
        "The state activation. Only tanh for rnn_relu and rnn_tanh."},
       {"recurrent_activation: " + activations + " = 'sigmoid'",
-       "The gate activation. Only sigmoid for rnn_relu and rnn_tanh."},
+       "The gate activation. Only sigmoid for cells without gates."},
       {"go_backwards: bool = false",
        "Whether to process the steps from last to first. The outputs are in\n"
        "  processing order."},

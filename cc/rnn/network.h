@@ -1,7 +1,7 @@
 // A multi-layer recurrent network over a sequence, forward and backward. The
 // formulas and the params buffer are cuDNN's.
 //
-//   rnn_relu, rnn_tanh:
+//   rnn_relu, rnn_tanh; rnn, only with Keras's weights:
 //     h = act(W x + bW + R h_prev + bR)
 //   lstm:
 //     i = sigmoid(W_i x + bW_i + R_i h_prev + bR_i), f and o alike

@@ -52,15 +52,25 @@ void CheckName(const char* attribute, const std::string& name,
 
 std::string CellAttributes::Error() const {
   if (!name_error.empty()) return name_error;
-  if (activations.are_standard() || TraitsOf(mode).gates > 1) return "";
-  const auto name = [](Activation activation) {
-    return ActivationNames()[static_cast<std::size_t>(activation)];
+  const auto error = [this](const char* rule, Activation activation) {
+    return Join(rule, ActivationNames()[static_cast<std::size_t>(activation)],
+                " where rnn_mode is ", TraitsOf(mode).name);
   };
-  return Join(
-      "activation must be tanh and recurrent_activation sigmoid unless "
-      "rnn_mode is lstm, gru or gru_reset_before, but they are ",
-      name(activations.state), " and ", name(activations.gate),
-      " where rnn_mode is ", TraitsOf(mode).name);
+  const bool has_gates = TraitsOf(mode).gates > 1;
+  if (activations.state != Activation::kTanh && !has_gates &&
+      mode != RnnMode::kRnn) {
+    return error(
+        "activation must be tanh where rnn_mode is rnn_relu or rnn_tanh; use "
+        "rnn for a choice of activations, but it is ",
+        activations.state);
+  }
+  if (activations.gate != Activation::kSigmoid && !has_gates) {
+    return error(
+        "recurrent_activation must be sigmoid unless rnn_mode is lstm, gru or "
+        "gru_reset_before, but it is ",
+        activations.gate);
+  }
+  return "";
 }
 
 RnnConfig NetworkAttributes::Config(std::int64_t num_layers,

@@ -165,6 +165,9 @@ void Step(const Case& k, std::int64_t pseudo_layer, std::int64_t t,
       case RnnMode::kTanh:
         out[u] = std::tanh(sum(0, u));
         break;
+      case RnnMode::kRnn:
+        out[u] = state(sum(0, u));
+        break;
       case RnnMode::kLstm:
         c[u] = gate(1, u) * c[u] + gate(0, u) * state(sum(2, u));
         out[u] = gate(3, u) * state(c[u]);

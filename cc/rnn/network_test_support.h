@@ -27,9 +27,9 @@ constexpr RnnMode kModes[] = {RnnMode::kTanh, RnnMode::kRelu, RnnMode::kLstm,
                               RnnMode::kGru};
 
 // Of Keras layers.
-constexpr RnnMode kKerasModes[] = {RnnMode::kTanh, RnnMode::kRelu,
-                                   RnnMode::kLstm, RnnMode::kGru,
-                                   RnnMode::kGruResetBefore};
+constexpr RnnMode kKerasModes[] = {RnnMode::kTanh,           RnnMode::kRelu,
+                                   RnnMode::kLstm,           RnnMode::kGru,
+                                   RnnMode::kGruResetBefore, RnnMode::kRnn};
 
 // Non-standard activations, covering each one for the state and for the gates.
 constexpr Activations kOtherActivations[] = {
@@ -574,6 +574,8 @@ inline std::vector<Case> KerasCases() {
     }
     if (TraitsOf(mode).gates > 1) {
       cases.push_back(UnsortedCase({mode, false, 1, 1, 3, 161, 0, true}));
+    }
+    if (TraitsOf(mode).gates > 1 || mode == RnnMode::kRnn) {
       for (const Activations& activations : kOtherActivations) {
         // Over many steps, unbounded gates overflow float.
         for (std::int64_t time : {2, 3}) {

@@ -9,8 +9,9 @@
 
 namespace tf_rnn_ops::rnn {
 
-// kGruResetBefore: Keras's GRU with reset_after=False, which cuDNN lacks.
-enum class RnnMode { kRelu, kTanh, kLstm, kGru, kGruResetBefore };
+// Those that cuDNN lacks are kGruResetBefore, Keras's GRU with
+// reset_after=False, and kRnn, its SimpleRNN with any activation.
+enum class RnnMode { kRelu, kTanh, kLstm, kGru, kGruResetBefore, kRnn };
 
 // Properties of the cell of a mode. See simd/cells for the formulas.
 struct RnnModeTraits {
@@ -27,13 +28,14 @@ struct RnnModeTraits {
 };
 // Indexed by RnnMode. A function, because an object would be defined once for
 // each instruction set.
-constexpr std::array<RnnModeTraits, 5> RnnModes() {
+constexpr std::array<RnnModeTraits, 6> RnnModes() {
   return {{
       {"rnn_relu", 1, 1, 1, 0, false},
       {"rnn_tanh", 1, 1, 1, 0, false},
       {"lstm", 4, 4, 4, 5, true},
       {"gru", 3, 3, 4, 4, false},
       {"gru_reset_before", 3, 2, 3, 3, false},
+      {"rnn", 1, 1, 1, 1, false},
   }};
 }
 constexpr RnnModeTraits TraitsOf(RnnMode mode) {
@@ -41,7 +43,7 @@ constexpr RnnModeTraits TraitsOf(RnnMode mode) {
 }
 // Whether cuDNN has the mode.
 constexpr bool IsOfCudnn(RnnMode mode) {
-  return mode != RnnMode::kGruResetBefore;
+  return mode != RnnMode::kGruResetBefore && mode != RnnMode::kRnn;
 }
 constexpr std::int64_t kMostGates = 4;
 constexpr std::int64_t MaxBlocks() {
@@ -98,7 +100,7 @@ constexpr bool HasKinks(Activation activation) {
   }
 }
 
-// The activations of an LSTM or GRU cell.
+// The activations of a cell. Not of rnn_relu and rnn_tanh.
 struct Activations {
   Activation state = Activation::kTanh;
   Activation gate = Activation::kSigmoid;

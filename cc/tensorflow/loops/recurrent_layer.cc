@@ -497,11 +497,14 @@ bool CellRecognizer::IsRecurrentPart(const Value* value, Gate* gate) {
 bool CellRecognizer::IsSimpleRnn() {
   const Activated activated = ActivatedOf(cell_->new_h);
   const auto gate = GateOf(activated);
-  if (!gate ||
-      (activated.activation != "tanh" && activated.activation != "relu")) {
-    return false;
+  if (!gate) return false;
+  const std::string& activation = activated.activation;
+  if (activation == "tanh" || activation == "relu") {
+    cell_->rnn_mode = absl::StrCat("rnn_", activation);
+  } else {
+    cell_->rnn_mode = "rnn";
+    cell_->activation = activation;
   }
-  cell_->rnn_mode = absl::StrCat("rnn_", activated.activation);
   cell_->gates = {*gate};
   return true;
 }

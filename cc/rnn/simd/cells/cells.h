@@ -9,7 +9,7 @@
 //     get W x + bW, where block i belongs to gate
 //     (i + kFirstInputGate) % kGates. The kRecurrentGates blocks from
 //     kFirstRecurrent on get R h_prev + bR in the order of the gates;
-//   kKept: the number of values kept for the backward pass;
+//   kKept: the number of values kept for the backward pass, without h in rnn;
 //   kHasCellState: whether there is a cell state c. If so, c is the last kept
 //     value;
 //   kReadsPreviousHidden: whether h_prev is read other than through R h_prev;
@@ -74,6 +74,7 @@ void WithCudnnCell(RnnMode mode, const Run& run) {
     case RnnMode::kGru:
       return run(CellOf<RnnMode::kGru, GruCell<T>>(), StandardActivations<T>());
     case RnnMode::kGruResetBefore:
+    case RnnMode::kRnn:
       return;  // not of cuDNN
   }
 }
@@ -84,11 +85,12 @@ void WithCell(RnnMode mode, const Run& run) {
   switch (mode) {
     case RnnMode::kRelu:
     case RnnMode::kTanh:
-      return run(PlainCell<T>());
+    case RnnMode::kRnn:
+      return run(CellOf<RnnMode::kTanh, PlainCell<T>>());
     case RnnMode::kLstm:
-      return run(LstmCell<T>());
+      return run(CellOf<RnnMode::kLstm, LstmCell<T>>());
     case RnnMode::kGru:
-      return run(GruCell<T>());
+      return run(CellOf<RnnMode::kGru, GruCell<T>>());
     case RnnMode::kGruResetBefore:
       return run(CellOf<RnnMode::kGruResetBefore, GruResetBeforeCell<T>>());
   }

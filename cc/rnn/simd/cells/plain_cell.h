@@ -13,7 +13,8 @@ namespace tf_rnn_ops::rnn::TF_RNN_OPS_INSTRUCTION_SET {
 //
 //   d_h_bar = d_h ∘ act'(h)
 //
-// rnn_tanh and rnn_relu keep h only as the output of the layer.
+// The activation says what is kept, h or its sum. rnn_tanh and rnn_relu keep h,
+// and only as the output of the layer.
 template <typename T>
 struct PlainCell {
   static constexpr std::int64_t kGates = 1;
