@@ -469,9 +469,9 @@ def expect_lstm(call: Call, results: Results) -> dict[str, Expected]:
 def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of inputs and outputs. Rejects others. tests/test_keras_rnn.py checks the values."""
     mode = attribute(call, "rnn_mode")
-    activations = [attribute(call, name) for name in KERAS_ACTIVATIONS]
-    is_standard = activations == ["tanh", "sigmoid"]
-    require(mode in keras_rnn_inputs.GATED or is_standard, "the cell has an activation of its own")
+    standard = dict(zip(KERAS_ACTIVATIONS, ("tanh", "sigmoid"), strict=True))
+    others = {name for name, each in standard.items() if attribute(call, name) != each}
+    require(others <= set(keras_rnn_inputs.chosen_activations(mode)), "the cell has an activation of its own")
     x, h = call.arguments["sequences"].shape, call.arguments["initial_h"].shape
     require(len(x) == 3 and len(h) == 2, "sequences have three dimensions, and initial_h two")
     (batch, time, features), units = x, h[1]

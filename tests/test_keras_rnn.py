@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs.keras_rnn import ACTIVATIONS, GATED, KINDS, NUM_GATES, arguments, gate_masks, has_cell_state
 from inputs.pairs import every_pair
+from inputs.valid_calls import KERAS_ACTIVATIONS
 
 from tf_rnn_ops import _plain_network, layers, raw_ops
 from tf_rnn_ops._keras import table
@@ -27,16 +28,20 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 def dtypes_of(activation, recurrent_activation):
     """Returns the types in which rounding is neither amplified by unbounded gates nor crosses a kink."""
-    is_bounded = recurrent_activation in ("tanh", "sigmoid", "hard_sigmoid", "softsign", "hard_tanh")
+    is_bounded = recurrent_activation in ("tanh", "sigmoid", "hard_sigmoid", "softsign", "hard_tanh", "sparse_sigmoid")
     if not is_bounded or activation == "exponential":
         return DTYPES[:1]
     with_kinks = {"relu", "hard_sigmoid", "selu", "leaky_relu", "relu6", "hard_tanh", "hard_shrink"}
+    with_kinks |= {"soft_shrink", "sparse_sigmoid", "hard_silu"}
     return DTYPES[:2] if {activation, recurrent_activation} & with_kinks else DTYPES
 
 
+# The functions of Keras by their names in the op. Old versions lack some.
+FUNCTIONS = {each: getattr(keras.activations, each) for each in ACTIVATIONS if hasattr(keras.activations, each)}
+FUNCTIONS["gelu_approximate"] = functools.partial(keras.activations.gelu, approximate=True)
 # Each activation of the state and of the gates beside a standard one, in one of the modes, and in the next type in the
-# next mode; and each pair of the usual ones.
-OTHERS = [each for each in ACTIVATIONS if each not in USUAL and hasattr(keras.activations, each)]
+# next mode; and each pair of the usual ones. Each in a layer without gates.
+OTHERS = [each for each in FUNCTIONS if each not in USUAL]
 PAIRS = [
     *itertools.product(USUAL, repeat=2),
     *((each, "sigmoid") for each in OTHERS),
@@ -46,7 +51,7 @@ ACTIVATED = [
     (GATED[(i + j) % len(GATED)], *pair, dtype)
     for i, pair in enumerate(PAIRS)
     for j, dtype in enumerate(dtypes_of(*pair))
-]
+] + [("rnn", each, "sigmoid", dtype) for each in FUNCTIONS for dtype in dtypes_of(each, "sigmoid")]
 # Without 16-bit types for rnn_relu: rounding can change the sign of a ReLU input, and thereby the slope.
 CASES = [case for case in itertools.product(KINDS, DTYPES[1:]) if case[0] != "rnn_relu" or case[1] == "float32"]
 # Modes and types other than float64, masks, flags.
@@ -62,6 +67,9 @@ def make_keras(mode, inputs, use_bias, **flags):
     """Returns the Keras layer for the inputs of the op."""
     options = {"rnn_relu": {"activation": "relu"}, "gru_reset_before": {"reset_after": False}}
     flags = {**options.get(mode, {}), **flags}
+    flags |= {name: FUNCTIONS[flags[name]] for name in KERAS_ACTIVATIONS if name in flags}
+    if mode not in GATED:
+        flags.pop("recurrent_activation", None)
     layer = KERAS[KINDS[mode]](
         inputs["initial_h"].shape[1], return_state=True, use_bias=use_bias, dtype="float64", **flags
     )
@@ -134,12 +142,12 @@ def test_activations_equal_keras(mode, activation, recurrent_activation, dtype):
 
 @pytest.mark.parametrize("in_graph", [False, True], ids=["eager", "graph"])
 @pytest.mark.parametrize("mode", ["rnn_tanh", "rnn_relu"])
-@pytest.mark.parametrize("name", ["activation", "recurrent_activation"])
+@pytest.mark.parametrize("name", KERAS_ACTIVATIONS)
 def test_activations_of_a_cell_without_gates_are_rejected(name, mode, in_graph):
     def call():
         return raw_ops.KerasRNN(**arguments(mode, "float32"), rnn_mode=mode, **{name: "linear"})
 
-    with pytest.raises(ERRORS, match=rf"activation must be tanh .* linear.* where rnn_mode is {mode}"):
+    with pytest.raises(ERRORS, match=rf"{name} must be (tanh|sigmoid) .* linear where rnn_mode is {mode}"):
         (tf.function(call) if in_graph else call)()
 
 
@@ -325,11 +333,13 @@ def test_second_derivatives_of_unknown_shapes_equal_keras(mode, mask, use_bias, 
         *itertools.product(GATED, USUAL),
         # TensorFlow has no second derivative of softsign.
         *((GATED[i % len(GATED)], each) for i, each in enumerate(OTHERS) if each != "softsign"),
+        *(("rnn", each) for each in FUNCTIONS if each != "softsign"),
     ],
 )
 def test_second_derivatives_with_other_activations_equal_keras(mode, activation):
     inputs = arguments(mode, mask=MASKS["gaps"])
-    flags = {"activation": activation, "recurrent_activation": "hard_sigmoid", "return_sequences": True}
+    gate = "hard_sigmoid" if mode in GATED else "sigmoid"
+    flags = {"activation": activation, "recurrent_activation": gate, "return_sequences": True}
     layer = make_keras(mode, inputs, use_bias=True, **flags)
     expected = gradients_of_penalty(lambda inputs: outputs_of_keras(layer, inputs, use_bias=True), inputs)
     run = functools.partial(outputs_of_op, rnn_mode=mode, **flags)

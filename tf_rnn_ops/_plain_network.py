@@ -61,6 +61,15 @@ _ACTIVATIONS = {
     "log_sigmoid": tf.math.log_sigmoid,
     "squareplus": lambda z: (z + tf.sqrt(tf.square(z) + 4)) / 2,
     "hard_shrink": lambda z: tf.where(tf.abs(z) > 0.5, z, 0),
+    "soft_shrink": lambda z: z - tf.clip_by_value(z, -0.5, 0.5),
+    "sparse_sigmoid": lambda z: tf.clip_by_value((z + 1) / 2, 0, 1),
+    "gelu": tf.nn.gelu,
+    "gelu_approximate": lambda z: tf.nn.gelu(z, approximate=True),
+    "silu": lambda z: z * tf.sigmoid(z),
+    "mish": lambda z: z * tf.tanh(tf.nn.softplus(z)),
+    "hard_silu": lambda z: z * tf.nn.relu6(z + 3) / 6,
+    "tanh_shrink": lambda z: z - tf.tanh(z),
+    "sparse_plus": lambda z: tf.where(z < 1, tf.square(tf.nn.relu(z + 1)) / 4, z),
 }
 
 

@@ -861,7 +861,7 @@ def KerasRNN(
         GRU   u = sigmoid(x W_u + h_prev R_u + bias[0, u] + bias[1, u]), r likewise
               n = tanh(x W_n + bias[0, n] + r ∘ (h_prev R_n + bias[1, n]))      h = u ∘ h_prev + (1 - u) ∘ n
         GRU, reset before   u and r likewise, with one bias      n = tanh(x W_n + (r ∘ h_prev) R_n + bias[n])
-        else  h = act(x W + h_prev R + bias)
+        else  h = act(x W + h_prev R + bias), where act is relu in "rnn_relu", and tanh otherwise
 
     At a masked step the state does not change, and the output is repeated from the previous step (zeros at the first
     step). With dropout, W of each gate multiplies x times the gate's mask, and R likewise h_prev or r ∘ h_prev. The op
@@ -887,11 +887,13 @@ def KerasRNN(
         [batch, features] for all steps, or [batch, time, features]. None of them for no dropout.
       state_masks: likewise of the hidden state, for recurrent dropout: [batch, units], or [batch, time, units] in
         processing order.
-      rnn_mode: "rnn_relu", "rnn_tanh", "lstm", "gru" or "gru_reset_before".
-      activation: the activation of an LSTM or GRU, which replaces tanh above: "tanh", "sigmoid", "relu", "linear",
-        "hard_sigmoid", "elu", "selu", "softplus", "softsign", "exponential", "leaky_relu", "relu6", "hard_tanh",
-        "log_sigmoid", "squareplus" or "hard_shrink", as in `keras.activations` without other arguments.
-      recurrent_activation: the activation of their gates, which replaces sigmoid above: one of the same.
+      rnn_mode: "rnn_relu", "rnn_tanh", "lstm", "gru", "gru_reset_before" or "rnn".
+      activation: in the modes "lstm", "gru", "gru_reset_before" and "rnn", replaces tanh above: "tanh", "sigmoid",
+        "relu", "linear", "hard_sigmoid", "elu", "selu", "softplus", "softsign", "exponential", "leaky_relu", "relu6",
+        "hard_tanh", "log_sigmoid", "squareplus", "hard_shrink", "soft_shrink", "sparse_sigmoid", "gelu", "silu",
+        "mish", "hard_silu", "tanh_shrink" or "sparse_plus", as in `keras.activations` without other arguments; or
+        "gelu_approximate", gelu with `approximate=True`.
+      recurrent_activation: the activation of the gates, which replaces sigmoid above: one of the same.
       go_backwards: whether to process the steps from last to first. The outputs are in processing order.
       return_sequences: whether to return the outputs of all steps or only the last output.
       zero_output_for_mask: whether the outputs of masked steps are zeros.

@@ -52,6 +52,26 @@ double Activate(Activation activation, double value) {
       return (value + std::sqrt(value * value + 4)) / 2;
     case Activation::kHardShrink:
       return std::abs(value) > 0.5 ? value : 0;
+    case Activation::kSoftShrink:
+      return value - std::clamp(value, -0.5, 0.5);
+    case Activation::kSparseSigmoid:
+      return std::clamp((value + 1) / 2, 0.0, 1.0);
+    case Activation::kGelu:
+      return value * (1 + std::erf(value / double{1.41421356f})) / 2;
+    case Activation::kGeluApproximate:
+      return value / 2 *
+             (1 + std::tanh(std::sqrt(2 / M_PI) *
+                            (value + double{0.044715f} * std::pow(value, 3))));
+    case Activation::kSilu:
+      return value / (1 + std::exp(-value));
+    case Activation::kMish:
+      return value * std::tanh(std::log(1 + std::exp(value)));
+    case Activation::kHardSilu:
+      return value * std::clamp(value / 6 + 0.5, 0.0, 1.0);
+    case Activation::kTanhShrink:
+      return value - std::tanh(value);
+    case Activation::kSparsePlus:
+      return value >= 1 ? value : std::pow(std::max(value + 1, 0.0), 2) / 4;
     case Activation::kLinear:
       break;
   }

@@ -47,6 +47,15 @@ constexpr Activations kOtherActivations[] = {
     {Activation::kRelu6, Activation::kSigmoid},
     {Activation::kSquareplus, Activation::kSigmoid},
     {Activation::kSoftplus, Activation::kSigmoid},
+    {Activation::kSoftShrink, Activation::kGelu},
+    {Activation::kGelu, Activation::kSigmoid},
+    {Activation::kGeluApproximate, Activation::kSigmoid},
+    {Activation::kSilu, Activation::kHardSilu},
+    {Activation::kMish, Activation::kSparseSigmoid},
+    {Activation::kTanhShrink, Activation::kSilu},
+    {Activation::kSparsePlus, Activation::kSparsePlus},
+    {Activation::kHardSilu, Activation::kTanhShrink},
+    {Activation::kSparseSigmoid, Activation::kMish},
 };
 
 // A network and its inputs, in the caller's order.

@@ -7,7 +7,8 @@
 //   - for each pseudo-layer, the values that its cell keeps: i, f, g, o and c
 //     for LSTM, 5 * num_units; r, u, n and R_n h_prev + bR_n for GRU,
 //     4 * num_units; r, u and n for gru_reset_before, 3 * num_units; h for rnn;
-//     none for rnn_relu and rnn_tanh, which need only their outputs;
+//     none for rnn_relu and rnn_tanh, which need only their outputs. In place
+//     of the result of some activations (simd/cells/activation.h), the sum;
 //   - for each layer except the last, its output, num_directions * output_size;
 //   - for the last layer too if the type has 16 bits and the cell is not an
 //     LSTM, because rounding the output would lose the gradients of saturated

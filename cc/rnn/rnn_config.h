@@ -71,15 +71,29 @@ enum class Activation {
   kHardTanh,
   kLogSigmoid,
   kSquareplus,
-  kHardShrink
+  kHardShrink,
+  kSoftShrink,
+  kSparseSigmoid,
+  kGelu,
+  kGeluApproximate,  // Keras's gelu with approximate=True
+  kSilu,
+  kMish,
+  kHardSilu,
+  kTanhShrink,
+  kSparsePlus
 };
 
 // The names in the ops' attributes, indexed by Activation.
-constexpr std::array<const char*, 16> ActivationNames() {
-  return {"tanh",         "sigmoid",     "relu",       "linear",
-          "hard_sigmoid", "elu",         "selu",       "softplus",
-          "softsign",     "exponential", "leaky_relu", "relu6",
-          "hard_tanh",    "log_sigmoid", "squareplus", "hard_shrink"};
+constexpr std::array<const char*, 25> ActivationNames() {
+  return {"tanh",        "sigmoid",          "relu",
+          "linear",      "hard_sigmoid",     "elu",
+          "selu",        "softplus",         "softsign",
+          "exponential", "leaky_relu",       "relu6",
+          "hard_tanh",   "log_sigmoid",      "squareplus",
+          "hard_shrink", "soft_shrink",      "sparse_sigmoid",
+          "gelu",        "gelu_approximate", "silu",
+          "mish",        "hard_silu",        "tanh_shrink",
+          "sparse_plus"};
 }
 
 // Whether the first or second derivative of an activation is discontinuous.
@@ -94,6 +108,10 @@ constexpr bool HasKinks(Activation activation) {
     case Activation::kRelu6:
     case Activation::kHardTanh:
     case Activation::kHardShrink:
+    case Activation::kSoftShrink:
+    case Activation::kSparseSigmoid:
+    case Activation::kHardSilu:
+    case Activation::kSparsePlus:
       return true;
     default:
       return false;

@@ -16,12 +16,20 @@ ACTIVATIONS = tuple(
     if attribute.name == "activation"
     for name in attribute.allowed_values.list.s
 )
-NUM_GATES = {**cudnn_rnn.NUM_GATES, "gru_reset_before": 3}
+NUM_GATES = {**cudnn_rnn.NUM_GATES, "gru_reset_before": 3, "rnn": 1}
 # The Keras layer of each mode.
-KINDS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU", "rnn_tanh": "SimpleRNN", "rnn_relu": "SimpleRNN"}
+KINDS = {"lstm": "LSTM", "gru": "GRU", "gru_reset_before": "GRU"} | dict.fromkeys(
+    ("rnn_tanh", "rnn_relu", "rnn"), "SimpleRNN"
+)
 WEIGHTS = ("kernel", "recurrent_kernel", "bias")
-# The modes with any activations.
 GATED = ("lstm", "gru", "gru_reset_before")
+
+
+def chosen_activations(mode):
+    """Returns the attributes that choose an activation."""
+    if mode in GATED:
+        return ("activation", "recurrent_activation")
+    return ("activation",) if mode == "rnn" else ()
 
 
 def has_cell_state(mode):

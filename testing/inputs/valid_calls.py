@@ -300,11 +300,7 @@ def keras_values(rng, op: str) -> Arguments:
         "mask": mask,
         **of_gates,
         "rnn_mode": mode,
-        **(
-            {name: choice(rng, keras_rnn_inputs.ACTIVATIONS) for name in KERAS_ACTIVATIONS}
-            if mode in keras_rnn_inputs.GATED
-            else {}
-        ),
+        **{name: choice(rng, keras_rnn_inputs.ACTIVATIONS) for name in keras_rnn_inputs.chosen_activations(mode)},
         **{name: bool(rng.random() < 0.5) for name in KERAS_FLAGS},
         "is_training": is_backward or bool(rng.random() < 0.7),
     }

@@ -26,7 +26,7 @@ from tf_rnn_ops._keras.private_names import (
     OLD_CELLS,
     OLD_LAYERS,
 )
-from tf_rnn_ops._keras.table import ACTIVATIONS, GRU, LSTM, SIMPLE_RNN, Keras, Kind, Patch
+from tf_rnn_ops._keras.table import ACTIVATIONS, GRU, LSTM, OTHER_NAMES, SIMPLE_RNN, Keras, Kind, Patch
 
 # The parameters of the functions that are replaced.
 _CALL = ("self", "inputs", "mask", "training", "initial_state")
@@ -276,9 +276,12 @@ def table() -> Keras:
         stacked_cells=layers.StackedRNNCells,
         lambda_layer=layers.Lambda,
         activations={
-            each: (getattr(activations, each),)
-            for each in ACTIVATIONS
-            if each != "hard_sigmoid" and hasattr(activations, each)
+            name: tuple(
+                getattr(activations, each)
+                for each in (name, *OTHER_NAMES.get(name, ()))
+                if each != "hard_sigmoid" and hasattr(activations, each)
+            )
+            for name in ACTIVATIONS
         },
         # In Keras 2, a hard sigmoid has the slope 1 / 5; in Keras 3 and in the op, 1 / 6.
         activations_of_gates=((activations.hard_sigmoid, "hard_sigmoid", 6 / 5),),

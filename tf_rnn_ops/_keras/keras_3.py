@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_rnn_ops._keras import private_names
 from tf_rnn_ops._keras.private_names import INNER_LOOP
-from tf_rnn_ops._keras.table import ACTIVATIONS, GRU, LSTM, SIMPLE_RNN, Keras, Kind, Patch
+from tf_rnn_ops._keras.table import ACTIVATIONS, GRU, LSTM, OTHER_NAMES, SIMPLE_RNN, Keras, Kind, Patch
 
 # The classes that define `inner_loop`, and others that run one of these.
 _LOOPS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
@@ -20,9 +20,6 @@ _PARAMETERS = ("self", "sequences", "initial_state", "mask", "training")
 
 # Keras up to 3.7 draws one dropout mask for all gates.
 _HAS_MASKS_OF_GATES = private_names.DROPOUT_MASK_COUNT in keras.layers.LSTMCell.__init__.__code__.co_names
-
-# Other names of the functions of an activation.
-_SAME = {"elu": ("celu",), "exponential": ("exp",)}
 
 
 def is_variable(weight: Any) -> bool:
@@ -102,13 +99,17 @@ TABLE = Keras(
     stacked_cells=keras.layers.StackedRNNCells,
     lambda_layer=keras.layers.Lambda,
     activations={
-        name: tuple(
-            getattr(module, each)
-            for each in (name, *_SAME.get(name, ()))
-            for module in (keras.activations, keras.ops)
-            if hasattr(module, each)
-        )
-        for name in ACTIVATIONS
+        **{
+            name: tuple(
+                getattr(module, each)
+                for each in (name, *OTHER_NAMES.get(name, ()))
+                for module in (keras.activations, keras.ops)
+                if hasattr(module, each)
+            )
+            for name in ACTIVATIONS
+        },
+        "gelu": (keras.activations.gelu,),
+        "gelu_approximate": (keras.ops.gelu,),  # has approximate=True by default
     },
     activations_of_gates=(),
     loops=(

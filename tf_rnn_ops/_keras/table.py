@@ -23,7 +23,19 @@ ACTIVATIONS: dict[str, tuple[Any, ...]] = {
     "log_sigmoid": (tf.math.log_sigmoid,),
     "squareplus": (),
     "hard_shrink": (),
+    "soft_shrink": (),
+    "sparse_sigmoid": (),
+    "gelu": (tf.nn.gelu,),
+    "gelu_approximate": (),
+    "silu": (tf.nn.silu,),
+    "mish": (),
+    "hard_silu": (),
+    "tanh_shrink": (),
+    "sparse_plus": (),
 }
+
+# Other names of the activations in Keras.
+OTHER_NAMES = {"elu": ("celu",), "exponential": ("exp",), "silu": ("swish",), "hard_silu": ("hard_swish",)}
 
 # An attribute to replace: its owner, its name, and a function that makes the new value from the original.
 Patch: TypeAlias = tuple[Any, str, Callable[[Any], Any]]

@@ -136,6 +136,28 @@ struct HardShrink {
   }
 };
 
+template <typename T>
+struct SoftShrink {
+  static Vector<T> Activate(Vector<T> z) {
+    const Vector<T> above = Select<T>(z <= T(0.5), Vector<T>{}, z - T(0.5));
+    return Select<T>(z < T(-0.5), z + T(0.5), above);
+  }
+  static Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return HardShrink<T>::Gradient(d, y);
+  }
+};
+
+// (z + 1) / 2, clipped to [0, 1].
+template <typename T>
+struct SparseSigmoid {
+  static Vector<T> Activate(Vector<T> z) {
+    return Clip<T, 0, 1>::Activate((z + T(1)) * T(0.5));
+  }
+  static Vector<T> Gradient(Vector<T> d, Vector<T> y) {
+    return Clip<T, 0, 1>::Gradient(d * T(0.5), y);
+  }
+};
+
 // (z + sqrt(z² + 4)) / 2
 template <typename T>
 struct Squareplus {
@@ -145,6 +167,109 @@ struct Squareplus {
   }
   static T Slope(T y) { return y * y / (1 + y * y); }
   static T Bend(T y) { return 2 * y / ((1 + y * y) * (1 + y * y)); }
+};
+
+// The derivatives of the following are functions of z.
+
+// z Φ(z), where Φ is the distribution function of the normal distribution.
+template <typename T>
+struct Gelu {
+  static T Value(T z) { return z * Distribution(z); }
+  static T Slope(T z) { return Distribution(z) + z * Density(z); }
+  static T Bend(T z) {
+    return 2 * (Density(z) - z / kRoot * Density(z) * (z / kRoot));
+  }
+
+ private:
+  static constexpr T kRoot = T(1.41421356f);  // a float in TensorFlow
+  static constexpr T kDensity = T(0.5641895835477562869) / kRoot;  // 1 / √π
+
+  static T Distribution(T z) { return std::erfc(-z / kRoot) / 2; }
+  static T Density(T z) {
+    return Exponentiate(-(z / kRoot) * (z / kRoot)) * kDensity;
+  }
+};
+
+// z (1 + t) / 2 for t = tanh(a (z + b z³)), near z Φ(z).
+template <typename T>
+struct GeluApproximate {
+  static T Value(T z) { return z * (1 + Factor(z)) / 2; }
+  static T Slope(T z) {
+    const T t = Factor(z);
+    return (1 + t + z * (1 - t * t) * ArgumentSlope(z)) / 2;
+  }
+  static T Bend(T z) {
+    const T t = Factor(z), slope = ArgumentSlope(z);
+    return (1 - t * t) * (slope + z * (3 * kA * kB * z - t * slope * slope));
+  }
+
+ private:
+  static constexpr T kA = T(0.7978845608028653559);  // sqrt(2 / pi)
+  static constexpr T kB = T(0.044715f);              // a float in TensorFlow
+
+  static T Factor(T z) { return std::tanh(kA * (z + kB * z * z * z)); }
+  static T ArgumentSlope(T z) { return kA * (1 + 3 * kB * z * z); }
+};
+
+// z / (1 + e^-z)
+template <typename T>
+struct Silu {
+  static T Value(T z) { return z * Logistic(z); }
+  static T Slope(T z) { return Logistic(z) * (1 + z * Logistic(-z)); }
+  static T Bend(T z) {
+    const T s = Logistic(z);
+    return s * Logistic(-z) * (2 + z * (1 - 2 * s));
+  }
+
+  static T Logistic(T z) { return 1 / (1 + Exponentiate(-z)); }
+};
+
+// z tanh(softplus(z))
+template <typename T>
+struct Mish {
+  static T Value(T z) { return z * Factor(z); }
+  static T Slope(T z) { return Factor(z) + z * FactorSlope(z); }
+  static T Bend(T z) {
+    const T s = Silu<T>::Logistic(z);
+    return FactorSlope(z) * (2 + z * (1 - s - 2 * s * Factor(z)));
+  }
+
+ private:
+  static T Factor(T z) { return std::tanh(Softplus<T>::Value(z)); }
+  static T FactorSlope(T z) {
+    const T factor = Factor(z);
+    return (1 - factor) * (1 + factor) * Silu<T>::Logistic(z);
+  }
+};
+
+// z (z / 6 + 1 / 2), where the second factor is clipped to [0, 1].
+template <typename T>
+struct HardSilu {
+  static T Value(T z) {
+    return z <= -3 ? T(0) : z >= 3 ? z : z * ((z + 3) / 6);
+  }
+  static T Slope(T z) {
+    return z <= -3 ? T(0) : z >= 3 ? T(1) : (2 * z + 3) / 6;
+  }
+  static T Bend(T z) { return z > -3 && z < 3 ? T(1) / 3 : T(0); }
+};
+
+// z - tanh(z)
+template <typename T>
+struct TanhShrink {
+  static T Value(T z) { return z - std::tanh(z); }
+  static T Slope(T z) { return std::tanh(z) * std::tanh(z); }
+  static T Bend(T z) { return 2 * std::tanh(z) * (1 - Slope(z)); }
+};
+
+// (z + 1)² / 4 between 0, where z <= -1, and z, where z >= 1.
+template <typename T>
+struct SparsePlus {
+  static T Value(T z) {
+    return z <= -1 ? T(0) : z >= 1 ? z : (z + 1) * (z + 1) / 4;
+  }
+  static T Slope(T z) { return z <= -1 ? T(0) : z >= 1 ? T(1) : (z + 1) / 2; }
+  static T Bend(T z) { return z > -1 && z < 1 ? T(0.5) : T(0); }
 };
 
 // Any activation, chosen at run time. Its functions are not inlined: a cell
@@ -203,6 +328,24 @@ class ChosenActivation {
         return run(ElementActivation<T, Squareplus<T>>());
       case Activation::kHardShrink:
         return run(PiecewiseLinear<T, HardShrink<T>>());
+      case Activation::kSoftShrink:
+        return run(PiecewiseLinear<T, SoftShrink<T>>());
+      case Activation::kSparseSigmoid:
+        return run(PiecewiseLinear<T, SparseSigmoid<T>>());
+      case Activation::kGelu:
+        return run(ElementActivation<T, Gelu<T>, KeepsSum>());
+      case Activation::kGeluApproximate:
+        return run(ElementActivation<T, GeluApproximate<T>, KeepsSum>());
+      case Activation::kSilu:
+        return run(ElementActivation<T, Silu<T>, KeepsSum>());
+      case Activation::kMish:
+        return run(ElementActivation<T, Mish<T>, KeepsSum>());
+      case Activation::kHardSilu:
+        return run(ElementActivation<T, HardSilu<T>, KeepsSum>());
+      case Activation::kTanhShrink:
+        return run(ElementActivation<T, TanhShrink<T>, KeepsSum>());
+      case Activation::kSparsePlus:
+        return run(ElementActivation<T, SparsePlus<T>, KeepsSum>());
       case Activation::kTanh:
         break;
     }
