@@ -462,18 +462,18 @@ def test_restore_keras_ends_all_accelerations(runs):
     acceleration.restore()
     assert not is_accelerated(runs)
     with accelerate_keras():  # not strict either
-        keras.layers.LSTM(2, activation="gelu")(X)
+        keras.layers.LSTM(2, activation="softmax")(X)
 
 
 def model_that_falls_back(keras=keras):
-    return compiled_model(lambda: keras.Sequential([keras.layers.SimpleRNN(UNITS, activation="gelu", name="first")]))
+    return compiled_model(lambda: keras.Sequential([keras.layers.SimpleRNN(UNITS, activation="softmax", name="first")]))
 
 
 def expected_fallback_error():
     """Returns a context that expects an error with the layer, the reason and the remedy."""
     message = (
         r"accelerate_keras\(strict=True\): layer 'first' \(SimpleRNN\) would fall back to Keras\. "
-        r"activation='gelu': set activation='tanh' or 'relu'\."
+        r"activation='softmax': set it to one that docs/guides/keras.md lists, such as tanh\."
     )
     return pytest.raises(RuntimeError, match=message)
 
@@ -509,10 +509,10 @@ def test_strict_applies_while_any_acceleration_is_strict(strict):
 
 @pytest.mark.parametrize("before", ["plain", "accelerated"])
 def test_strict_rejects_a_fallback_traced_before(before):
-    model = compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, activation="gelu")]))
+    model = compiled_model(lambda: keras.Sequential([keras.layers.LSTM(UNITS, activation="softmax")]))
     outer = [accelerate_keras()] if before == "accelerated" else []
     predict(model)
-    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="activation='gelu'"):
+    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match="activation='softmax'"):
         predict(model)
     predict(model)
     for each in outer:
@@ -543,7 +543,7 @@ def test_strict_rejects_other_cells(case):
 
 
 def test_strict_rejects_a_layer_of_ours_that_fell_back_before():
-    layer = OURS["SimpleRNN"](UNITS, activation="gelu", name="first")
+    layer = OURS["SimpleRNN"](UNITS, activation="softmax", name="first")
     layer(X, training=True)
     with accelerate_keras(strict=True), expected_fallback_error():
         layer(X, training=True)
@@ -576,7 +576,8 @@ def test_fallbacks_are_logged_once(caplog):
     (record,) = [each for each in caplog.records if each.name == "tf_rnn_ops"]
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
-        "layer 'first' (SimpleRNN) falls back to Keras. activation='gelu': set activation='tanh' or 'relu'."
+        "layer 'first' (SimpleRNN) falls back to Keras. activation='softmax': set it to one that "
+        "docs/guides/keras.md lists, such as tanh."
     )
 
 
@@ -665,7 +666,7 @@ LISTS_OF_CELLS = {
         *(2, 2),
     ),
     "recurrent dropout": (lambda k: [k.LSTMCell(UNITS, recurrent_dropout=0.3, seed=3), k.SimpleRNNCell(UNITS)], 2, 2),
-    "other cell": (lambda k: [k.LSTMCell(UNITS), k.GRUCell(UNITS, activation="gelu")], 0, 0),
+    "other cell": (lambda k: [k.LSTMCell(UNITS), k.GRUCell(UNITS, activation="softmax")], 0, 0),
 }
 
 
@@ -783,20 +784,24 @@ def test_a_stateful_list_of_cells():
 def test_activations_of_the_op(package, runs):
     names = {name for name in ACTIVATIONS if hasattr(package.activations, name)} - {"hard_sigmoid"}
     assert len(names) > 8
-    functions = [getattr(package.activations, name) for name in names] + [tf.nn.leaky_relu, tf.nn.relu6, tf.exp]
-    for i, activation in enumerate([*names, *functions]):
-        layer = package.layers.GRU(UNITS, activation=activation, reset_after=bool(i % 2))
-        layer.build(X.shape)
-        randomize(layer)
-        check_accelerated(runs, layer, X)
+    functions = [getattr(package.activations, name) for name in names | {"swish"}]
+    functions += [tf.nn.leaky_relu, tf.nn.relu6, tf.exp, tf.nn.gelu, tf.nn.silu]
+    for i, activation in enumerate([*names, "swish", *functions]):
+        for layer in (
+            package.layers.GRU(UNITS, activation=activation, reset_after=bool(i % 2)),
+            package.layers.SimpleRNN(UNITS, activation=activation),
+        ):
+            layer.build(X.shape)
+            randomize(layer)
+            check_accelerated(runs, layer, X)
 
 
 def test_other_layers_are_unchanged(runs):
-    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS, activation="gelu")]
+    cells = [keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(UNITS, activation="softmax")]
     layers = [
         keras.layers.RNN(cells),
-        keras.layers.LSTM(UNITS, activation="gelu"),
-        keras.layers.GRU(UNITS, activation="gelu"),
+        keras.layers.LSTM(UNITS, activation="softmax"),
+        keras.layers.GRU(UNITS, activation="softmax"),
         keras.layers.RNN(keras.layers.GRUCell(UNITS, dtype="float64")),
     ]
     expected = [tf.function(layer)(X) for layer in layers]
@@ -1153,7 +1158,7 @@ import numpy as np
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     inputs = keras.Input([None, 3])
-    x = keras.layers.GRU(4, activation="gelu")(keras.layers.LSTM(4, return_sequences=True)(inputs))
+    x = keras.layers.GRU(4, activation="softmax")(keras.layers.LSTM(4, return_sequences=True)(inputs))
     model = keras.Model(inputs, x)
     for _ in range(2):
         model.predict(np.ones([2, 5, 3], "float32"), verbose=0)
@@ -1174,7 +1179,7 @@ def test_a_program_runs_accelerated_without_a_change(module, tmp_path):
     *_, printed, counts = ended.printed.splitlines()
     assert printed == f"{[str(program), '-m', '--option']} 7"
     assert counts == "of the recurrent layers that ran, 1 ran on the op and 1 in Keras's own code"
-    assert "layer 'gru' (GRU) falls back to Keras. activation='gelu'" in ended.printed
+    assert "layer 'gru' (GRU) falls back to Keras. activation='softmax'" in ended.printed
 
 
 def test_a_program_to_run_must_exist():

@@ -163,7 +163,7 @@ BODIES = {
     "layers.LSTM": _own("LSTM"),
     "layers.GRU": _own("GRU"),
     "layers.GRU, reset before": _own("GRU", reset_after=False),
-    "layers.GRU loop": _own("GRU", reset_after=False, activation="gelu"),
+    "layers.GRU loop": _own("GRU", reset_after=False, activation="softmax"),
     "layers.SimpleRNN": _own("SimpleRNN"),
     "layers.CudnnLSTM": _own("CudnnLSTM"),
     "layers.CudnnGRU": _own("CudnnGRU"),

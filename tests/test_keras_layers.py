@@ -400,9 +400,14 @@ TOGETHER = {"unroll": True, "go_backwards": True, "zero_output_for_mask": True}
 NOT_TOGETHER = "a mask with unroll, go_backwards and zero_output_for_mask together: set unroll=False"
 # Kind, arguments of the layer and of its call, and the logged reason.
 FALLBACKS = [
-    ("LSTM", {"activation": "gelu"}, {}, f"activation='gelu': {ONE_OF}"),
-    ("GRU", {"recurrent_activation": "silu"}, {}, f"recurrent_activation='silu': {ONE_OF}"),
-    ("SimpleRNN", {"activation": "gelu"}, {}, "activation='gelu': set activation='tanh' or 'relu'"),
+    ("LSTM", {"activation": "softmax"}, {}, f"activation='softmax': {ONE_OF}"),
+    ("GRU", {"recurrent_activation": "softmax"}, {}, f"recurrent_activation='softmax': {ONE_OF}"),
+    (
+        "SimpleRNN",
+        {"activation": "softmax"},
+        {},
+        "activation='softmax': set it to one that docs/guides/keras.md lists, such as tanh",
+    ),
     ("GRU", {"reset_after": False}, OF_UNITS, NOT_OF_UNITS),
     ("GRU", {}, OF_UNITS, NOT_OF_UNITS),
     ("LSTM", {}, OF_ONE, NOT_OF_ONE),
@@ -437,7 +442,7 @@ def test_a_layer_logs_each_reason_once(caplog):
 
 
 def test_threads_log_a_reason_once(caplog):
-    layer = OURS["SimpleRNN"](UNITS, activation="gelu")
+    layer = OURS["SimpleRNN"](UNITS, activation="softmax")
     layer.build([None, None, FEATURES])
     start = threading.Barrier(4)
 
@@ -451,7 +456,7 @@ def test_threads_log_a_reason_once(caplog):
 
 
 def test_logging_does_not_keep_layers_alive():
-    layer = OURS["SimpleRNN"](UNITS, activation="gelu")
+    layer = OURS["SimpleRNN"](UNITS, activation="softmax")
     layer(data(BATCH, TIME, FEATURES))
     reference = weakref.ref(layer)
     del layer
@@ -489,7 +494,10 @@ def test_a_dropout_of_one(kind):
     assert parity.difference(ours(x, training=True), expected) < 1e-12
 
 
-@pytest.mark.parametrize("activation", ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh])
+@pytest.mark.parametrize(
+    "activation",
+    ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh, None, "gelu", keras.ops.gelu, keras.ops.hard_swish],
+)
 def test_simple_rnn_activations_in_any_form(activation, runs):
     check_on_op(runs, *pair("SimpleRNN", activation=activation), data(BATCH, TIME, FEATURES))
 

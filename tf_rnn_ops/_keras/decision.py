@@ -40,7 +40,8 @@ def op_attributes(cell: Cell) -> dict[str, Any]:
     """Returns the mode and activations of the op for a cell that it supports."""
     names = description.op_activations(cell)
     if cell.kind.name == "simple_rnn":
-        return {"rnn_mode": f"rnn_{names['activation']}"}
+        activation = names["activation"]
+        return {"rnn_mode": f"rnn_{activation}"} if activation in ("tanh", "relu") else {"rnn_mode": "rnn", **names}
     return {"rnn_mode": "gru_reset_before" if cell.resets_before else cell.kind.name, **names}
 
 
@@ -63,13 +64,8 @@ def _against(cell: Cell | Unknown, training: bool) -> Iterator[str]:
 
 def _against_activations(cell: Cell) -> Iterator[str]:
     """Yields which activations of a cell the op does not support."""
-    is_simple = cell.kind.name == "simple_rnn"
     for argument, name in description.op_activations(cell).items():
-        activation = cell.activations[argument]
-        if name is None or (is_simple and name not in ("tanh", "relu")):
+        if name is None:
+            activation = cell.activations[argument]
             label = repr(getattr(activation, "__name__", type(activation).__name__))
-            yield f"{argument}={label}: set " + (
-                "activation='tanh' or 'relu'"
-                if is_simple
-                else "it to one that docs/guides/keras.md lists, such as tanh"
-            )
+            yield f"{argument}={label}: set it to one that docs/guides/keras.md lists, such as tanh"

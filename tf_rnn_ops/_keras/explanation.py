@@ -83,14 +83,14 @@ def explain(model: keras.layers.Layer) -> Explanation:
       TypeError: if `model` is not a Keras model or layer.
 
     Examples:
-      >>> first, second = keras.layers.LSTM(4, name="first"), keras.layers.GRU(4, activation="gelu", name="second")
+      >>> first, second = keras.layers.LSTM(4, name="first"), keras.layers.GRU(4, activation="softmax", name="second")
       >>> model = keras.Sequential([first, second])
       >>> with tf_rnn_ops.accelerate_keras():
       ...     explanation = explain(model)
       layer   class  inference  training  why
       first   LSTM   op         op
       second  GRU    Keras      Keras     1
-      1. activation='gelu': set it to one that docs/guides/keras.md lists, such as tanh
+      1. activation='softmax': set it to one that docs/guides/keras.md lists, such as tanh
       >>> [each.training for each in explanation]
       ['op', 'Keras']
     """

@@ -189,8 +189,7 @@ class SimpleRNN(_RunsOnOp, keras.layers.SimpleRNN):
     """`keras.layers.SimpleRNN` computed by one op: same arguments, weights, config and results.
 
     See `LSTM` for the arguments, of which the SimpleRNN lacks `recurrent_activation`, `unit_forget_bias` and
-    `use_cudnn`, and for fallbacks, exports, conversion and errors. There is only one state, [batch, units]. This layer
-    falls back to Keras with activations other than tanh and relu.
+    `use_cudnn`, and for fallbacks, exports, conversion and errors. There is only one state, [batch, units].
 
     Examples:
       >>> layer = SimpleRNN(4, activation="relu")
