@@ -24,6 +24,19 @@ using ::tensorflow::NodeBuilder;
 using ::tensorflow::Tensor;
 using NodeOut = NodeBuilder::NodeOut;
 
+// The steps of sequences, [batch, time, features], or time first.
+struct Sequences {
+  NodeOut steps;
+  bool is_time_major = false;
+};
+
+// What the op of a cell computes.
+struct Results {
+  Sequences outputs;  // or the output of the last step, [batch, units]
+  NodeOut h;          // after the last step, [batch, units]
+  NodeOut c;
+};
+
 class Builder : private FunctionBuilder {
  public:
   Builder(const Loop& loop, const RecurrentLayer& layer,
@@ -52,13 +65,14 @@ class Builder : private FunctionBuilder {
   NodeOut NumColumns(const NodeOut& matrix);
   NodeOut StateBefore(int index);
   NodeOut InitialState(const Cell& cell, int index);
-  Node* Op(const Cell& cell, const NodeOut& sequences, const NodeOut& mask);
-  std::vector<Node*> Ops();
+  NodeOut StepsOf(const Sequences& sequences, bool time_major);
+  Results Op(const Cell& cell, const Sequences& sequences, const NodeOut& mask);
+  std::vector<Results> Ops();
   NodeOut ListOf(const NodeOut& tensor);
-  NodeOut LastOutput(const NodeOut& outputs);
+  NodeOut LastOutput(const Sequences& outputs);
   NodeOut WithZeros(const NodeOut& outputs);
-  NodeOut State(int index, const std::vector<Node*>& ops);
-  void AddResults(const std::vector<Node*>& ops);
+  NodeOut State(int index, const std::vector<Results>& results);
+  void AddResults(const std::vector<Results>& of_cells);
   void DescribeVariables(tensorflow::FunctionDef* function) const;
   DataType type() const;
   const Cell& last() const { return layer_.cells.back(); }
@@ -389,9 +403,15 @@ NodeOut Builder::InitialState(const Cell& cell, int index) {
   return Add("BroadcastTo", {Argument(index), shape});
 }
 
+// The steps of sequences, with time or the batch first.
+NodeOut Builder::StepsOf(const Sequences& sequences, bool time_major) {
+  if (sequences.is_time_major == time_major) return sequences.steps;
+  return Add("Transpose", {sequences.steps, Integers({1, 0, 2})});
+}
+
 // Adds the op for a cell.
-Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
-                  const NodeOut& mask) {
+Results Builder::Op(const Cell& cell, const Sequences& sequences,
+                    const NodeOut& mask) {
   if (!MayHaveSameUnits(cell, loop_)) {
     Fail("its gates have different numbers of units");
   }
@@ -404,35 +424,35 @@ Node* Builder::Op(const Cell& cell, const NodeOut& sequences,
   const NodeOut initial_h = InitialState(cell, cell.h);
   const NodeOut initial_c = InitialState(cell, cell.c < 0 ? cell.h : cell.c);
   const bool is_last = &cell == &last();
-  return Add("TfRnnOps>KerasRNN",
-             {sequences, mask, initial_h, initial_c, Join(kernels),
-              Join(recurrent_kernels), Bias(cell)},
-             [&](NodeBuilder* builder) {
-               builder
-                   ->Input(std::vector<NodeOut>())  // input_masks
-                   .Input(std::vector<NodeOut>())   // state_masks
-                   .Attr("rnn_mode", cell.rnn_mode)
-                   .Attr("activation", cell.activation)
-                   .Attr("recurrent_activation", cell.recurrent_activation)
-                   .Attr("return_sequences",
-                         !is_last || layer_.returns_sequences)
-                   .Attr("zero_output_for_mask",
-                         is_last && layer_.zeroes_masked_outputs)
-                   .Attr("is_training", false);
-             });
+  Node* const op =
+      Add("TfRnnOps>KerasRNN",
+          {StepsOf(sequences, /*time_major=*/false), mask, initial_h, initial_c,
+           Join(kernels), Join(recurrent_kernels), Bias(cell)},
+          [&](NodeBuilder* builder) {
+            builder
+                ->Input(std::vector<NodeOut>())  // input_masks
+                .Input(std::vector<NodeOut>())   // state_masks
+                .Attr("rnn_mode", cell.rnn_mode)
+                .Attr("activation", cell.activation)
+                .Attr("recurrent_activation", cell.recurrent_activation)
+                .Attr("return_sequences", !is_last || layer_.returns_sequences)
+                .Attr("zero_output_for_mask",
+                      is_last && layer_.zeroes_masked_outputs)
+                .Attr("is_training", false);
+          });
+  return {{NodeOut(op, 0)}, NodeOut(op, 1), NodeOut(op, 2)};
 }
 
 // Adds the ops of all cells.
-std::vector<Node*> Builder::Ops() {
-  NodeOut sequences =
-      Add("Transpose", {Steps(layer_.inputs), Integers({1, 0, 2})});
+std::vector<Results> Builder::Ops() {
+  Sequences sequences{Steps(layer_.inputs), /*is_time_major=*/true};
   const NodeOut mask = Mask();
-  std::vector<Node*> ops;
+  std::vector<Results> results;
   for (const Cell& cell : layer_.cells) {
-    ops.push_back(Op(cell, sequences, mask));
-    sequences = NodeOut(ops.back(), 0);
+    results.push_back(Op(cell, sequences, mask));
+    sequences = results.back().outputs;
   }
-  return ops;
+  return results;
 }
 
 NodeOut Builder::ListOf(const NodeOut& tensor) {
@@ -442,11 +462,12 @@ NodeOut Builder::ListOf(const NodeOut& tensor) {
 }
 
 // The output of the last step, [batch, units].
-NodeOut Builder::LastOutput(const NodeOut& outputs) {
-  if (!layer_.returns_sequences) return outputs;
+NodeOut Builder::LastOutput(const Sequences& outputs) {
+  if (!layer_.returns_sequences) return outputs.steps;
   // outputs[:, -1]
   return Add("StridedSlice",
-             {outputs, Integers({0, -1}), Integers({0, 0}), Integers({1, 1})},
+             {StepsOf(outputs, /*time_major=*/false), Integers({0, -1}),
+              Integers({0, 0}), Integers({1, 1})},
              [](NodeBuilder* builder) {
                builder->Attr("begin_mask", 1)
                    .Attr("end_mask", 1)
@@ -466,21 +487,21 @@ NodeOut Builder::WithZeros(const NodeOut& outputs) {
 }
 
 // The final value of a state.
-NodeOut Builder::State(int index, const std::vector<Node*>& ops) {
-  for (size_t i = 0; i < ops.size(); ++i) {
+NodeOut Builder::State(int index, const std::vector<Results>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
     const Cell& cell = layer_.cells[i];
-    if (index == cell.h) return NodeOut(ops[i], 1);
-    if (index == cell.c) return NodeOut(ops[i], 2);
+    if (index == cell.h) return results[i].h;
+    if (index == cell.c) return results[i].c;
   }
-  return LastOutput(ops.back());
+  return LastOutput(results.back().outputs);
 }
 
-void Builder::AddResults(const std::vector<Node*>& ops) {
+void Builder::AddResults(const std::vector<Results>& of_cells) {
+  const Sequences& last_outputs = of_cells.back().outputs;
   // [time or 1, batch, units]
-  NodeOut outputs =
-      layer_.returns_sequences
-          ? Add("Transpose", {NodeOut(ops.back(), 0), Integers({1, 0, 2})})
-          : Add("ExpandDims", {NodeOut(ops.back(), 0), Integer(0)});
+  NodeOut outputs = layer_.returns_sequences
+                        ? StepsOf(last_outputs, /*time_major=*/true)
+                        : Add("ExpandDims", {last_outputs.steps, Integer(0)});
   if (layer_.returns_sequences && loop_.limits.size() > 1) {
     outputs = WithZeros(outputs);
   }
@@ -500,13 +521,13 @@ void Builder::AddResults(const std::vector<Node*>& ops) {
         results.push_back(ListOf(outputs));
         break;
       case Role::kState:
-        results.push_back(State(static_cast<int>(i), ops));
+        results.push_back(State(static_cast<int>(i), of_cells));
         break;
       case Role::kHalves: {
         const int first = loop_.variables[i].halves;
         results.push_back(Add("ConcatV2", {}, [&](NodeBuilder* builder) {
-          const std::vector<NodeOut> halves = {State(first, ops),
-                                               State(first + 1, ops)};
+          const std::vector<NodeOut> halves = {State(first, of_cells),
+                                               State(first + 1, of_cells)};
           builder->Input(halves).Input(Integer(1));
         }));
         break;
