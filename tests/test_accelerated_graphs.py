@@ -361,6 +361,97 @@ class LSTMCell(Cell):
         return h, (c, h)
 
 
+class LSTMCellWithOptions(LSTMCell):
+    """An `LSTMCell`, of which the gates `peepholes` look at c, and whose c is in [-cell_clip, cell_clip]."""
+
+    peepholes: str = "ifo"
+    cell_clip: float | None = None
+    activation = staticmethod(tf.tanh)
+
+    def __init__(self, features=FEATURES):
+        super().__init__(features)
+        weights = np.random.default_rng(2).standard_normal([3, UNITS])
+        self.weights = {gate: tf.constant(each, tf.float32) for gate, each in zip("ifo", weights, strict=True)}
+
+    def gate(self, name, value, c):
+        return tf.sigmoid(value + self.weights[name] * c if name in self.peepholes else value)
+
+    def clip(self, c):
+        return c if self.cell_clip is None else tf.clip_by_value(c, -self.cell_clip, self.cell_clip)
+
+    def seen_by_output_gate(self, old, unclipped, new):
+        return new
+
+    def __call__(self, x, state, scope=None):
+        old, h = state
+        i, g, f, o = tf.split(self.sum(x, h), 4, axis=1)
+        unclipped = self.gate("f", f + self.forget_bias, old) * old + self.gate("i", i, old) * self.activation(g)
+        c = self.clip(unclipped)
+        h = self.gate("o", o, self.seen_by_output_gate(old, unclipped, c)) * self.activation(c)
+        return h, (c, h)
+
+
+class PeepholeLSTMCell(LSTMCellWithOptions):
+    pass
+
+
+class ClippedLSTMCell(LSTMCellWithOptions):
+    peepholes, cell_clip = "", 0.2
+
+
+class ClippedPeepholeLSTMCell(LSTMCellWithOptions):
+    cell_clip = 0.2
+
+
+class NoOutputPeephole(ClippedPeepholeLSTMCell):
+    peepholes = "if"
+
+
+class OnlyOutputPeephole(LSTMCellWithOptions):
+    peepholes = "o"
+
+
+class OldPeephole(ClippedPeepholeLSTMCell):
+    """Its output gate looks at the old c."""
+
+    def seen_by_output_gate(self, old, unclipped, new):
+        return old
+
+
+class UnclippedPeephole(ClippedPeepholeLSTMCell):
+    def seen_by_output_gate(self, old, unclipped, new):
+        return unclipped
+
+
+class OtherBounds(LSTMCellWithOptions):
+    def clip(self, c):
+        return tf.clip_by_value(c, -0.2, 0.3)
+
+
+class BoundsOfUnits(LSTMCellWithOptions):
+    def clip(self, c):
+        bounds = tf.range(1, UNITS + 1, dtype=tf.float32) / 10
+        return tf.clip_by_value(c, -bounds, bounds)
+
+
+class PeepholeOfSequences(LSTMCellWithOptions):
+    """Has peephole weights for each sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights["f"] = tf.ones([BATCH, UNITS])
+
+
+class ReluPeephole(LSTMCellWithOptions):
+    activation = staticmethod(tf.nn.relu)
+
+
+OTHER_OPTIONS = (
+    *(NoOutputPeephole, OnlyOutputPeephole, OldPeephole, UnclippedPeephole),
+    *(OtherBounds, BoundsOfUnits, PeepholeOfSequences, ReluPeephole),
+)
+
+
 class JoinedLSTMCell(LSTMCell):
     """Has `state_is_tuple=False`: its state is c beside h."""
 
@@ -377,6 +468,10 @@ class JoinedLSTMCell(LSTMCell):
 class SlicedLSTMCell(JoinedLSTMCell):
     def halves(self, state):
         return tf.slice(state, [0, 0], [-1, UNITS]), tf.slice(state, [0, UNITS], [-1, UNITS])
+
+
+class JoinedPeepholeLSTMCell(JoinedLSTMCell, ClippedPeepholeLSTMCell):
+    pass
 
 
 class UnevenLSTMCell(JoinedLSTMCell):
@@ -438,7 +533,7 @@ class BlockCell(LSTMCell):
         c, h = state
         step = tf.raw_ops.LSTMBlockCell(
             **{"x": x, "cs_prev": c, "h_prev": h, "w": self.kernel, "b": self.bias, "forget_bias": 0.5},
-            **dict.fromkeys(("wci", "wcf", "wco"), tf.ones([UNITS])),
+            **{f"wc{gate}": tf.random.stateless_normal([UNITS], [1, seed]) for seed, gate in enumerate("ifo")},
             cell_clip=self.cell_clip,
             use_peephole=self.use_peephole,
         )
@@ -451,6 +546,10 @@ class ClippedBlockCell(BlockCell):
 
 class PeepholeBlockCell(BlockCell):
     use_peephole = True
+
+
+class ClippedPeepholeBlockCell(PeepholeBlockCell):
+    cell_clip = 0.1
 
 
 class MultiCell(Cell):
@@ -468,6 +567,10 @@ class MultiCell(Cell):
             x, new = layer(x, each)
             states.append(new)
         return x, tuple(states)
+
+
+class MultiCellWithOptions(MultiCell):
+    cells = PeepholeLSTMCell, BasicRNNCell, ClippedPeepholeBlockCell, ClippedLSTMCell
 
 
 class WithOtherInputs(MultiCell):
@@ -525,6 +628,8 @@ OTHER_STATES = WithoutState, UnevenLSTMCell, WholeStateCell
 
 
 class Clipped(LSTMCell):
+    """Its h is computed from the c before the clipping."""
+
     def __call__(self, x, state, scope=None):
         _, (c, h) = super().__call__(x, state)
         return h, (tf.clip_by_value(c, -1, 1), h)
@@ -532,9 +637,13 @@ class Clipped(LSTMCell):
 
 def with_variables(cell, use_resource):
     """Returns a cell whose weights are variables of the current scope."""
-    for name in ("kernel", "bias"):
-        value = getattr(cell, name)
-        setattr(cell, name, tf.compat.v1.get_variable(name, initializer=value, use_resource=use_resource))
+
+    def variable(name, value):
+        return tf.compat.v1.get_variable(name, initializer=value, use_resource=use_resource)
+
+    cell.kernel, cell.bias = variable("kernel", cell.kernel), variable("bias", cell.bias)
+    if isinstance(cell, LSTMCellWithOptions):
+        cell.weights = {gate: variable(f"w_{gate}_diag", each) for gate, each in cell.weights.items()}
     return cell
 
 
@@ -582,13 +691,20 @@ def check_graph(graph, names, arguments, loops):
     return new
 
 
+# Cells whose loops run on the op BlockLSTM.
+OPTION_CELLS = (
+    *(PeepholeLSTMCell, ClippedLSTMCell, ClippedPeepholeLSTMCell, JoinedPeepholeLSTMCell),
+    *(PeepholeBlockCell, ClippedBlockCell, ClippedPeepholeBlockCell),
+)
+
+
 @pytest.mark.parametrize("control_flow", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"time_major": True}, {"sequence_length": 0}, {"initial_state": 0}], ids=str)
 @pytest.mark.parametrize(
     "cell",
     [
         *(BasicRNNCell, LSTMCell, LSTMCellWithoutForgetBias, BlockCell, GRUCell, GRUCellWithStatesFirst, GRUBlockCell),
-        *(MultiCell, JoinedLSTMCell, SlicedLSTMCell),
+        *(MultiCell, MultiCellWithOptions, JoinedLSTMCell, SlicedLSTMCell, *OPTION_CELLS),
     ],
 )
 def test_dynamic_rnn_of_tensorflow_1(cell, options, control_flow):
@@ -605,7 +721,7 @@ def test_stacked_dynamic_rnn_of_tensorflow_1(control_flow):
 
 
 @pytest.mark.parametrize("options", [{}, {"sequence_length": 0}], ids=str)
-@pytest.mark.parametrize("cell", [Clipped, ClippedBlockCell, PeepholeBlockCell, *OTHER_CELLS, *OTHER_STATES])
+@pytest.mark.parametrize("cell", [Clipped, *OTHER_OPTIONS, *OTHER_CELLS, *OTHER_STATES])
 @pytest.mark.parametrize("control_flow", [1, 2])
 def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
     graph, names = graph_of_tensorflow_1(cell, control_flow, options)
@@ -614,9 +730,10 @@ def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
 
 @pytest.mark.parametrize("weights", ["constants", "variables", "resources"])
 @pytest.mark.parametrize("control_flow", [1, 2])
-def test_saved_models_of_tensorflow_1(tmp_path, control_flow, weights):
+@pytest.mark.parametrize("cell", [LSTMCell, ClippedPeepholeLSTMCell])
+def test_saved_models_of_tensorflow_1(tmp_path, cell, control_flow, weights):
     options = {"sequence_length": 0}
-    make = LSTMCell if weights == "constants" else lambda: with_variables(LSTMCell(), weights == "resources")
+    make = cell if weights == "constants" else lambda: with_variables(cell(), weights == "resources")
     _, (names, outputs) = graph_of_tensorflow_1(make, control_flow, options, folder=tmp_path / "old")
     assert tf_rnn_ops.convert(tmp_path / "old", tmp_path / "new")[0].why_not == ""
     arguments = {"x": inputs(), "lengths": tf.constant(LENGTHS)}
@@ -725,6 +842,16 @@ def test_unrolled_layers_with_masks_stay(package, kind):
     check_layer(layer, inputs(), MASKS["gaps"], loops=(0, 1), time=TIME)
 
 
+def frozen_session(graph, outputs):
+    """Returns a graph of TensorFlow 1 with constant weights, and the names of its outputs."""
+    v1 = tf.compat.v1
+    with v1.Session(graph=graph) as session:
+        session.run(v1.global_variables_initializer())
+        names = [each.op.name for each in outputs]
+        new = v1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), names)
+    return new, [each.name for each in outputs]
+
+
 def graph_of_static_rnn(cell, bidirectional=False):
     """Returns the graph of a `static_rnn`, and the names of its inputs and outputs."""
     v1 = tf.compat.v1
@@ -736,11 +863,23 @@ def graph_of_static_rnn(cell, bidirectional=False):
         else:
             outputs, states = v1.nn.static_rnn(cell(), steps, dtype=tf.float32)
         outputs = [tf.stack(outputs, axis=1), outputs[-1], *tf.nest.flatten(states)]
-        with v1.Session() as session:
-            session.run(v1.global_variables_initializer())
-            names = [each.op.name for each in outputs]
-            frozen = v1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), names)
-    return frozen, ([x.name], [each.name for each in outputs])
+        frozen, names = frozen_session(graph, outputs)
+    return frozen, ([x.name], names)
+
+
+def graph_of_bidirectional_dynamic_rnn(cell):
+    """Returns the graph of a `bidirectional_dynamic_rnn` with lengths, and the names of its inputs and outputs."""
+    v1 = tf.compat.v1
+    v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [None, None, FEATURES])
+            lengths = v1.placeholder(tf.int32, [None])
+            results = v1.nn.bidirectional_dynamic_rnn(cell(), cell(), x, lengths, dtype=tf.float32)
+            frozen, names = frozen_session(graph, tf.nest.flatten(results))
+    finally:
+        v1.enable_control_flow_v2()
+    return frozen, ([x.name, lengths.name], names)
 
 
 def cell_of_tensorflow_1(name, **options):
@@ -754,6 +893,12 @@ def cell_of_tensorflow_1(name, **options):
     return make_cell
 
 
+OPTIONS_OF_LSTM: Options = {
+    "peepholes": {"use_peepholes": True},
+    "clip": {"cell_clip": 0.1},
+    "peepholes, clip": {"use_peepholes": True, "cell_clip": 0.1},
+    "peepholes, clip, [c, h]": {"use_peepholes": True, "cell_clip": 0.1, "state_is_tuple": False},
+}
 OWN_CELLS = {
     "LSTMCell": cell_of_tensorflow_1("LSTMCell"),
     "BasicLSTMCell": cell_of_tensorflow_1("BasicLSTMCell"),
@@ -761,6 +906,7 @@ OWN_CELLS = {
     "BasicRNNCell": cell_of_tensorflow_1("BasicRNNCell"),
     "[c, h]": cell_of_tensorflow_1("LSTMCell", state_is_tuple=False),
     "BasicLSTMCell [c, h]": cell_of_tensorflow_1("BasicLSTMCell", state_is_tuple=False),
+    **{name: cell_of_tensorflow_1("LSTMCell", **options) for name, options in OPTIONS_OF_LSTM.items()},
 }
 
 
@@ -773,20 +919,35 @@ def test_static_rnn_of_tensorflow_1(cell, bidirectional, batch):
     check_graph(graph, names, [x], loops=(2, 0) if bidirectional else (1, 0))
 
 
+def several_cells():
+    """Returns a `MultiRNNCell`."""
+    return rnn_cell_impl.MultiRNNCell([OWN_CELLS[each]() for each in ("peepholes", "GRUCell", "peepholes, clip")])
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("cell", [*OWN_CELLS.values(), several_cells], ids=[*OWN_CELLS, "several"])
+def test_bidirectional_dynamic_rnn_of_tensorflow_1(cell, batch):
+    graph, names = graph_of_bidirectional_dynamic_rnn(cell)
+    x = np.random.default_rng(0).standard_normal([batch, TIME, FEATURES]).astype("float32")
+    for lengths in ([TIME] * batch, np.arange(batch) % (TIME + 1)):
+        check_graph(graph, names, [x, lengths], loops=(2, 0))
+
+
 @pytest.mark.parametrize(
     ("cell", "loops"),
     [
         *((each, (1, 0)) for each in (BlockCell, GRUCellWithStatesFirst, GRUBlockCell, LSTMCellWithoutForgetBias)),
         *((each, (1, 0)) for each in (JoinedLSTMCell, SlicedLSTMCell)),
         (MultiCell, (4, 0)),
-        (Clipped, (0, 1)),
-        (PeepholeBlockCell, (0, 1)),
+        *((each, (1, 0)) for each in OPTION_CELLS),
+        (MultiCellWithOptions, (4, 0)),
+        *((each, (0, 1)) for each in (Clipped, *OTHER_OPTIONS)),
         (WithDelay, (2, 0)),
     ],
 )
 def test_static_rnn_of_other_cells(cell, loops):
     graph, names = graph_of_static_rnn(cell)
-    x = np.random.default_rng(0).standard_normal([2, STEPS, FEATURES]).astype("float32")
+    x = np.random.default_rng(0).standard_normal([BATCH, STEPS, FEATURES]).astype("float32")
     check_graph(graph, names, [x], loops)
 
 
@@ -1065,6 +1226,40 @@ class Contextual(keras.layers.SimpleRNNCell):
     def call(self, sequence, states, training=False):
         h = keras.ops.tanh(sequence @ self.kernel + states[0] @ self.recurrent_kernel + self.context)
         return h, [h]
+
+
+class ClippedKerasCell(keras.layers.LSTMCell):
+    """Clips c."""
+
+    bound = 0.25
+
+    def call(self, inputs, states, training=False):
+        h, c = states
+        i, f, g, o = tf.split(inputs @ self.kernel + h @ self.recurrent_kernel + self.bias, 4, axis=-1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        c = tf.clip_by_value(c, -self.bound, self.bound)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        return h, [h, c]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("return_sequences", [False, True])
+def test_clipping_in_keras(return_sequences, dtype):
+    layer = keras.layers.RNN(ClippedKerasCell(UNITS, dtype=dtype), return_sequences=return_sequences, dtype=dtype)
+    x = inputs(layer.compute_dtype)
+    layer(x)
+    randomize(layer)
+    check_layer(layer, x)
+    # Only masks of the last steps are lengths, which the op BlockLSTM needs.
+    check_layer(layer, x, MASKS["gaps"], loops=(0, 1))
+
+
+def test_bounds_that_the_op_cannot_have_stay():
+    cell = ClippedKerasCell(UNITS, dtype="float64")
+    cell.bound = 0.1  # is no number of type float32
+    layer = keras.layers.RNN(cell, dtype="float64")
+    layer(inputs("float64"))
+    check_layer(layer, inputs("float64"), loops=(0, 1))
 
 
 @pytest.mark.parametrize("cell", [Residual, Coupled, Normalized, Tiled, Contextual, TwoBiases])
@@ -1451,6 +1646,8 @@ OTHER_OPS = {
     "GreaterEqual": ["Greater", "Less"],
     "Less": ["Greater", "LessEqual"],
     "LogicalAnd": ["LogicalOr"],
+    "Maximum": ["Minimum", "Sub"],
+    "Minimum": ["AddV2", "Maximum"],
     "Mul": ["AddV2", "Maximum", "Sub"],
     "Sigmoid": ["Relu", "Tanh"],
     "StatelessWhile": ["While"],
@@ -1460,7 +1657,12 @@ OTHER_OPS = {
 }
 
 
-OF_TENSORFLOW_1 = {"LSTM": LSTMCell, "SimpleRNN": BasicRNNCell, "several cells": MultiCell}
+OF_TENSORFLOW_1 = {
+    "LSTM": LSTMCell,
+    "LSTM with options": ClippedPeepholeLSTMCell,
+    "SimpleRNN": BasicRNNCell,
+    "several cells": MultiCell,
+}
 
 
 @functools.cache

@@ -63,9 +63,21 @@ class Builder : private FunctionBuilder {
   NodeOut Bias(const Cell& cell);
   NodeOut MatrixAs(const Value* value);
   NodeOut NumColumns(const NodeOut& matrix);
+  NodeOut Units(const Cell& cell);
+  NodeOut Vector(const Piece& piece, const Cell& cell);
   NodeOut StateBefore(int index);
   NodeOut InitialState(const Cell& cell, int index);
   NodeOut StepsOf(const Sequences& sequences, bool time_major);
+  NodeOut Weights(const std::vector<Gate>& gates);
+  NodeOut Peephole(const Gate& gate, const Cell& cell);
+  NodeOut Lengths(const NodeOut& mask);
+  NodeOut Last(const NodeOut& initial, const NodeOut& steps,
+               const NodeOut& lengths);
+  NodeOut WithoutMasked(const NodeOut& steps, const NodeOut& mask);
+  Results KerasRnn(const Cell& cell, const Sequences& sequences,
+                   const NodeOut& mask);
+  Results BlockLstm(const Cell& cell, const Sequences& sequences,
+                    const NodeOut& mask);
   Results Op(const Cell& cell, const Sequences& sequences, const NodeOut& mask);
   std::vector<Results> Ops();
   NodeOut ListOf(const NodeOut& tensor);
@@ -76,6 +88,9 @@ class Builder : private FunctionBuilder {
   void DescribeVariables(tensorflow::FunctionDef* function) const;
   DataType type() const;
   const Cell& last() const { return layer_.cells.back(); }
+  bool has_mask() const {
+    return layer_.mask >= 0 || layer_.compared_step != nullptr;
+  }
 
   const Loop& loop_;
   const RecurrentLayer& layer_;
@@ -207,6 +222,11 @@ NodeOut Builder::NumColumns(const NodeOut& matrix) {
              [](NodeBuilder* builder) { builder->Attr("end_mask", 1); });
 }
 
+// The units of a cell, [1].
+NodeOut Builder::Units(const Cell& cell) {
+  return NumColumns(StateBefore(cell.h));
+}
+
 // Some rows of a matrix.
 NodeOut Builder::Rows(const Piece& piece) {
   const NodeOut whole = Copy(piece.whole);
@@ -267,9 +287,18 @@ bool AreWhole(const std::vector<Piece>& pieces, const Loop& loop) {
   return true;
 }
 
-// Whether a bias may be one number for all units of a gate.
-bool MayBroadcast(const Piece& bias) {
-  return !bias.is_vector && !bias.columns.has_value();
+// Whether a vector may be one number for all units of a gate.
+bool MayBroadcast(const Piece& vector) {
+  return !vector.is_vector && !vector.columns.has_value();
+}
+
+// A vector of the units of a gate, [units].
+NodeOut Builder::Vector(const Piece& piece, const Cell& cell) {
+  const NodeOut vector = Columns(piece);
+  if (!MayBroadcast(piece)) return vector;
+  // [1, units], [units] or [1]
+  return Add("BroadcastTo",
+             {Add("Reshape", {vector, Integers({-1})}), Units(cell)});
 }
 
 // Pieces of equal sizes beside each other; of biases of a cell, with numbers
@@ -287,12 +316,8 @@ NodeOut Builder::Join(const std::vector<Piece>& pieces, const Cell* bias_of,
   }
   std::vector<NodeOut> parts;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    NodeOut part = Columns(pieces[i]);
-    if (bias_of != nullptr && MayBroadcast(pieces[i])) {
-      // [1, units], [units] or [1]
-      part = Add("BroadcastTo", {Add("Reshape", {part, Integers({-1})}),
-                                 NumColumns(StateBefore(bias_of->h))});
-    }
+    NodeOut part =
+        bias_of == nullptr ? Columns(pieces[i]) : Vector(pieces[i], *bias_of);
     if (has_numbers && numbers[i] != 0) {
       part = Add("AddV2", {part, Number(numbers[i])});
     }
@@ -409,12 +434,127 @@ NodeOut Builder::StepsOf(const Sequences& sequences, bool time_major) {
   return Add("Transpose", {sequences.steps, Integers({1, 0, 2})});
 }
 
-// Adds the op for a cell.
-Results Builder::Op(const Cell& cell, const Sequences& sequences,
-                    const NodeOut& mask) {
-  if (!MayHaveSameUnits(cell, loop_)) {
-    Fail("its gates have different numbers of units");
+// The weights of gates for x above those for h, [features + units, gates *
+// units].
+NodeOut Builder::Weights(const std::vector<Gate>& gates) {
+  std::vector<Piece> kernels;
+  std::vector<Piece> recurrent_kernels;
+  bool are_joined = true;
+  for (const Gate& gate : gates) {
+    kernels.push_back(gate.kernel);
+    recurrent_kernels.push_back(gate.recurrent_kernel);
+    // Then both are the same columns, as `FindTerms` says.
+    are_joined &= gate.kernel.whole == gate.recurrent_kernel.whole &&
+                  gate.kernel.rows == Piece::kFirst &&
+                  gate.recurrent_kernel.rows == Piece::kLast;
   }
+  if (are_joined) {
+    for (Piece& kernel : kernels) kernel.rows = Piece::kAll;
+    return Join(kernels);
+  }
+  return Add("ConcatV2", {}, [&](NodeBuilder* builder) {
+    builder->Input({Join(kernels), Join(recurrent_kernels)}).Input(Integer(0));
+  });
+}
+
+// The weights with which a gate looks at c, or zeros.
+NodeOut Builder::Peephole(const Gate& gate, const Cell& cell) {
+  return gate.peephole.has_value() ? Vector(*gate.peephole, cell)
+                                   : Add("Fill", {Units(cell), Number(0)});
+}
+
+// The number of steps of each sequence, [batch].
+NodeOut Builder::Lengths(const NodeOut& mask) {
+  if (has_mask()) {
+    // Of a comparison length > step, the first steps are true.
+    if (layer_.mask >= 0 || layer_.compared_step->op != "greater") {
+      Fail("its mask is not one of the last steps");
+    }
+    Node* const steps = Add("Cast", {mask}, [](NodeBuilder* builder) {
+      builder->Attr("DstT", tensorflow::DT_INT32);
+    });
+    return Add("Sum", {steps, Integer(1)});
+  }
+  // From the shape [time, batch, features].
+  const NodeOut batch =
+      Add("StridedSlice", {Add("Shape", {Argument(layer_.inputs)}),
+                           Integers({1}), Integers({2}), Integers({1})});
+  return Add("Fill", {batch, limit_});
+}
+
+// A state after the last step of each sequence, [batch, units], of those after
+// all steps, [time, batch, units].
+NodeOut Builder::Last(const NodeOut& initial, const NodeOut& steps,
+                      const NodeOut& lengths) {
+  const NodeOut states = Add("ConcatV2", {}, [&](NodeBuilder* builder) {
+    builder->Input({Add("ExpandDims", {initial, Integer(0)}), steps})
+        .Input(Integer(0));
+  });
+  const NodeOut sequences =
+      Add("Range", {Integer(0), Add("Size", {lengths}), Integer(1)});
+  const NodeOut indices = Add("Pack", {}, [&](NodeBuilder* builder) {
+    builder->Input({lengths, sequences}).Attr("axis", 1);
+  });
+  return Add("GatherNd", {states, indices});
+}
+
+// Outputs, [time, batch, units], with zeros in masked steps.
+NodeOut Builder::WithoutMasked(const NodeOut& steps, const NodeOut& mask) {
+  if (!layer_.returns_sequences || !layer_.zeroes_masked_outputs) {
+    Fail("its outputs of masked steps are not zeros");
+  }
+  const NodeOut of_steps = Add(
+      "ExpandDims", {Add("Transpose", {mask, Integers({1, 0})}), Integer(-1)});
+  return Add("SelectV2", {of_steps, steps, Number(0)});
+}
+
+// Adds the op BlockLSTM for an LSTM. It has no masks: all sequences have all
+// steps, of which those after the last of a sequence are left out.
+Results Builder::BlockLstm(const Cell& cell, const Sequences& sequences,
+                           const NodeOut& mask) {
+  if (cell.activation != "tanh" || cell.recurrent_activation != "sigmoid") {
+    Fail("its LSTM has peepholes or clipping and other activations");
+  }
+  if (cell.gates[0].biases.empty()) {
+    Fail("its LSTM has peepholes or clipping and no biases");
+  }
+  // The op has the order of TensorFlow 1: i, g, f, o.
+  Cell ordered = cell;
+  std::vector<Gate>& gates = ordered.gates;
+  std::swap(gates[1], gates[2]);
+  const NodeOut initial_h = InitialState(cell, cell.h);
+  const NodeOut initial_c = InitialState(cell, cell.c);
+  Node* const num_steps = Add("Cast", {limit_}, [](NodeBuilder* builder) {
+    builder->Attr("DstT", tensorflow::DT_INT64);
+  });
+  Node* const op =
+      Add("TfRnnOps>BlockLSTM",
+          {num_steps, StepsOf(sequences, /*time_major=*/true), initial_c,
+           initial_h, Weights(gates), Peephole(gates[0], cell),
+           Peephole(gates[2], cell), Peephole(gates[3], cell), Bias(ordered)},
+          [&](NodeBuilder* builder) {
+            // It is part of the biases.
+            builder->Attr("forget_bias", 0.0f)
+                .Attr("cell_clip", cell.cell_clip)
+                .Attr("use_peephole", HasPeepholes(cell));
+          });
+  constexpr int kC = 1;
+  constexpr int kH = 6;
+  const NodeOut lengths = Lengths(mask);
+  const NodeOut steps(op, kH);
+  const NodeOut h = Last(initial_h, steps, lengths);
+  const NodeOut c = Last(initial_c, NodeOut(op, kC), lengths);
+  Sequences outputs{steps, /*is_time_major=*/true};
+  if (&cell == &last()) {
+    if (has_mask()) outputs.steps = WithoutMasked(steps, mask);
+    if (!layer_.returns_sequences) outputs.steps = h;
+  }
+  return {outputs, h, c};
+}
+
+// Adds the op KerasRNN for a cell.
+Results Builder::KerasRnn(const Cell& cell, const Sequences& sequences,
+                          const NodeOut& mask) {
   std::vector<Piece> kernels;
   std::vector<Piece> recurrent_kernels;
   for (const Gate& gate : cell.gates) {
@@ -441,6 +581,18 @@ Results Builder::Op(const Cell& cell, const Sequences& sequences,
                 .Attr("is_training", false);
           });
   return {{NodeOut(op, 0)}, NodeOut(op, 1), NodeOut(op, 2)};
+}
+
+// Adds the op for a cell.
+Results Builder::Op(const Cell& cell, const Sequences& sequences,
+                    const NodeOut& mask) {
+  if (!MayHaveSameUnits(cell, loop_)) {
+    Fail("its gates have different numbers of units");
+  }
+  if (cell.projection.has_value()) Fail("its LSTM has a projection");
+  return HasPeepholes(cell) || cell.cell_clip != 0
+             ? BlockLstm(cell, sequences, mask)
+             : KerasRnn(cell, sequences, mask);
 }
 
 // Adds the ops of all cells.

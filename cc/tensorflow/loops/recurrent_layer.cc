@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -233,6 +234,47 @@ bool TakeBiases(const std::vector<Term>& terms, std::vector<Piece>* biases,
   return true;
 }
 
+// Finds the weights that a sum adds a product of with a state c, and removes
+// the product.
+std::optional<Piece> TakePeephole(const Value* c, const Loop& loop,
+                                  std::vector<Term>* terms) {
+  for (auto term = terms->begin(); term != terms->end(); ++term) {
+    if (term->factor == nullptr || term->piece.whole != nullptr) continue;
+    for (const auto& [state, weights] : InputsOf(term->factor, "mul")) {
+      if (state != c || !weights->is_invariant) continue;
+      const bool is_vector = IsVector(weights, term->factor, loop);
+      if (!is_vector && !MayBeVector(weights, loop)) continue;
+      Piece piece = PieceOf(weights, std::nullopt, /*axis=*/0);
+      piece.is_vector = is_vector;
+      terms->erase(term);
+      return piece;
+    }
+  }
+  return std::nullopt;
+}
+
+// A value within [-bound, bound], or, if `bound` is 0, a value.
+struct Clipped {
+  const Value* value;
+  float bound;
+};
+
+// What TensorFlow's clip_by_value does with a value.
+Clipped ClippedOf(const Value* value) {
+  for (const auto& [at_most, lowest] : InputsOf(value, "Maximum")) {
+    for (const auto& [unclipped, highest] : InputsOf(at_most, "Minimum")) {
+      const auto bound = NumberOf(highest);
+      // The op has a positive number of type float.
+      if (bound.has_value() && NumberOf(lowest) == -*bound &&
+          *bound >= std::numeric_limits<float>::min() &&
+          static_cast<float>(*bound) == *bound) {
+        return {unclipped, static_cast<float>(*bound)};
+      }
+    }
+  }
+  return {value, 0};
+}
+
 // Recognizes a cell whose `h` and `new_h` are known, and `c` of an LSTM.
 class CellRecognizer {
  public:
@@ -250,8 +292,9 @@ class CellRecognizer {
   bool IsCandidate(const Value* value);
   bool IsSumOfCandidate(const Term& term, std::vector<Term> others);
   bool IsRecurrentPart(const Value* value, Gate* gate);
-  bool IsGate(const Value* value, Gate* gate);
-  std::optional<Gate> GateOf(const Activated& activated);
+  bool IsGate(const Value* value, Gate* gate, const Value* c = nullptr);
+  std::optional<Gate> GateOf(const Activated& activated,
+                             const Value* c = nullptr);
   std::optional<Piece> TakeInputs(std::vector<Term>* terms);
 
   const Loop& loop_;
@@ -273,8 +316,10 @@ std::optional<Piece> CellRecognizer::TakeInputs(std::vector<Term>* terms) {
   return std::nullopt;
 }
 
-// What is activated as x W + h R + biases.
-std::optional<Gate> CellRecognizer::GateOf(const Activated& activated) {
+// What is activated as x W + h R + biases, and, if there is a `c`, perhaps
+// + p . c.
+std::optional<Gate> CellRecognizer::GateOf(const Activated& activated,
+                                           const Value* c) {
   std::vector<Term> terms;
   if (h_ == nullptr ||
       !FindTerms(activated.input, activated.columns, loop_, &terms)) {
@@ -286,15 +331,16 @@ std::optional<Gate> CellRecognizer::GateOf(const Activated& activated) {
   Gate gate;
   gate.kernel = *kernel;
   gate.recurrent_kernel = *recurrent_kernel;
+  if (c != nullptr) gate.peephole = TakePeephole(c, loop_, &terms);
   return TakeBiases(terms, &gate.biases, &gate.number)
              ? std::optional<Gate>(gate)
              : std::nullopt;
 }
 
-// Whether a value is the gate activation of a gate.
-bool CellRecognizer::IsGate(const Value* value, Gate* gate) {
+// Whether a value is the gate activation of a gate, which may look at a `c`.
+bool CellRecognizer::IsGate(const Value* value, Gate* gate, const Value* c) {
   const Activated activated = ActivatedOf(value);
-  const auto found = GateOf(activated);
+  const auto found = GateOf(activated, c);
   if (!found || activated.activation != cell_->recurrent_activation) {
     return false;
   }
@@ -302,19 +348,30 @@ bool CellRecognizer::IsGate(const Value* value, Gate* gate) {
   return true;
 }
 
-// Whether h = o * act(c) and c = f * c + i * act(g).
+// Whether h = o * act(c), perhaps multiplied by a matrix, and c = f * c + i *
+// act(g), perhaps clipped.
 bool CellRecognizer::IsLstm(const Value* new_c) {
   cell_->rnn_mode = "lstm";
   cell_->gates.resize(4);
   if (IsLstmBlockCell(new_c)) return true;
-  for (const auto& [o, activated_c] : InputsOf(cell_->new_h, "mul")) {
+  const Value* h = cell_->new_h;
+  if (h->op == "matmul" && h->inputs[1]->is_invariant) {
+    cell_->projection = PieceOf(h->inputs[1], std::nullopt, /*axis=*/1);
+    h = h->inputs[0];
+  }
+  for (const auto& [o, activated_c] : InputsOf(h, "mul")) {
     const Activated activated = activated_c == new_c
                                     ? Activated{"linear", new_c}
                                     : ActivatedOf(activated_c);
     if (activated.input != new_c || activated.columns.has_value()) continue;
     cell_->activation = activated.activation;
     cell_->recurrent_activation = ActivatedOf(o).activation;
-    if (IsGate(o, &cell_->gates[3]) && IsCellState(new_c)) return true;
+    if (IsGate(o, &cell_->gates[3], new_c) && IsCellState(new_c)) {
+      return HasPeepholes(*cell_) ||
+             std::none_of(
+                 cell_->gates.begin(), cell_->gates.end(),
+                 [](const Gate& gate) { return gate.peephole.has_value(); });
+    }
   }
   return false;
 }
@@ -333,7 +390,7 @@ Gate GateOfBlockCell(const Value* x, const Value* matrix, const Value* bias,
   return gate;
 }
 
-// Whether a node LSTMBlockCell without options computes h and c.
+// Whether a node LSTMBlockCell computes h and c.
 bool CellRecognizer::IsLstmBlockCell(const Value* new_c) {
   constexpr int kC = 1;
   constexpr int kH = 6;
@@ -345,14 +402,18 @@ bool CellRecognizer::IsLstmBlockCell(const Value* new_c) {
       IsVariable(new_h.inputs[2], cell_->h) && new_h.inputs[3]->is_invariant &&
       new_h.inputs[7]->is_invariant;
   if (!is_block_cell) return false;
-  float cell_clip = 3;  // Values that are not positive mean none.
+  // Values that are not positive mean none; very small ones are 0 in BlockLSTM.
+  float cell_clip = 3;
   float forget_bias = 1;
   bool use_peephole = false;
   const tensorflow::AttrSlice attributes = new_h.node->attrs();
   tensorflow::TryGetNodeAttr(attributes, "cell_clip", &cell_clip);
   tensorflow::TryGetNodeAttr(attributes, "forget_bias", &forget_bias);
   tensorflow::TryGetNodeAttr(attributes, "use_peephole", &use_peephole);
-  if (cell_clip > 0 || use_peephole) return false;
+  if (cell_clip > 0 && cell_clip < std::numeric_limits<float>::min()) {
+    return false;
+  }
+  if (cell_clip > 0) cell_->cell_clip = cell_clip;
   cell_->x = new_h.inputs[0];
   // i, f, g, o, in matrices of i, g, f, o
   constexpr std::array kIndices = {0, 2, 1, 3};
@@ -364,20 +425,31 @@ bool CellRecognizer::IsLstmBlockCell(const Value* new_c) {
         GateOfBlockCell(cell_->x, new_h.inputs[3], new_h.inputs[7], columns);
   }
   cell_->gates[1].number = forget_bias;
+  if (!use_peephole) return true;
+  // wci, wcf, wco
+  for (const auto& [gate, input] : {std::pair(0, 4), {1, 5}, {3, 6}}) {
+    if (!new_h.inputs[input]->is_invariant) return false;
+    Piece peephole{new_h.inputs[input], std::nullopt};
+    peephole.is_vector = true;
+    cell_->gates[gate].peephole = peephole;
+  }
   return true;
 }
 
 bool CellRecognizer::IsCellState(const Value* c) {
-  for (const auto& [kept, added] : InputsOf(c, "add")) {
+  const auto [sum, bound] = ClippedOf(c);
+  cell_->cell_clip = bound;
+  for (const auto& [kept, added] : InputsOf(sum, "add")) {
     for (const auto& [f, c_before] : InputsOf(kept, "mul")) {
-      if (!IsVariable(c_before, cell_->c) || !IsGate(f, &cell_->gates[1])) {
+      if (!IsVariable(c_before, cell_->c) ||
+          !IsGate(f, &cell_->gates[1], c_before)) {
         continue;
       }
       for (const auto& [i, activated_g] : InputsOf(added, "mul")) {
         const Activated activated = ActivatedOf(activated_g);
         const auto g = GateOf(activated);
         if (g && activated.activation == cell_->activation &&
-            IsGate(i, &cell_->gates[0])) {
+            IsGate(i, &cell_->gates[0], c_before)) {
           cell_->gates[2] = *g;
           return true;
         }
@@ -737,6 +809,12 @@ absl::Status Recognizer::WhyNoCell() const {
 }
 
 }  // namespace
+
+bool HasPeepholes(const Cell& cell) {
+  const auto& gates = cell.gates;
+  return cell.rnn_mode == "lstm" && gates[0].peephole.has_value() &&
+         gates[1].peephole.has_value() && gates[3].peephole.has_value();
+}
 
 int64_t NumColumnsOf(const Piece& piece, const Loop& loop) {
   const auto shape = ShapeOf(*piece.whole, loop);

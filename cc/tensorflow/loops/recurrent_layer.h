@@ -26,13 +26,15 @@ struct Piece {
   bool is_vector = false;
 };
 
-// What a step adds up for a gate: x W + h R + the biases.
+// What a step adds up for a gate: x W + h R + p . c + the biases.
 struct Gate {
   Piece kernel;                         // W, [features, units]
   Piece recurrent_kernel;               // R, [units, units]
   std::vector<Piece> biases;            // each [units]
   std::vector<Piece> recurrent_biases;  // added to h R before r multiplies it
   double number = 0;                    // added to a bias
+  // p, [units]. The output gate of an LSTM looks at the new c.
+  std::optional<Piece> peephole;
 };
 
 // A cell of a layer, in terms of the op KerasRNN. `h` and `c` are numbers of
@@ -43,7 +45,10 @@ struct Cell {
   std::string recurrent_activation = "sigmoid";
   std::vector<Gate> gates;  // in the order of the op
   int h = -1;
-  int c = -1;  // of an LSTM
+  int c = -1;           // of an LSTM
+  float cell_clip = 0;  // the largest magnitude of c; 0: any
+  // P of an LSTM with h = (o . act(c)) P, [units, columns of h].
+  std::optional<Piece> projection;
   const Value* x = nullptr;
   const Value* new_h = nullptr;  // after a step without mask
 };
@@ -65,6 +70,9 @@ struct RecurrentLayer {
   bool returns_sequences = false;  // or the list has only the last output
   bool zeroes_masked_outputs = false;
 };
+
+// Whether each gate of an LSTM but g looks at c. Otherwise, none does.
+bool HasPeepholes(const Cell& cell);
 
 // The number of columns of a matrix, or -1 if it is not known.
 int64_t NumColumnsOf(const Piece& piece, const Loop& loop);

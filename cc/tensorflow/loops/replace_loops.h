@@ -1,5 +1,5 @@
 // Replaces the loops of recurrent layers in graphs and functions by calls of
-// functions with the op KerasRNN.
+// functions with our ops.
 
 #ifndef TF_RNN_OPS_CC_TENSORFLOW_LOOPS_REPLACE_LOOPS_H_
 #define TF_RNN_OPS_CC_TENSORFLOW_LOOPS_REPLACE_LOOPS_H_

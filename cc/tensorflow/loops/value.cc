@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -46,8 +47,13 @@ std::string NameOfBinary(const Node* node) {
   return is_transposed || format != "NHWC" ? "" : name->second;
 }
 
-bool IsUnary(const std::string& op) {
-  return op == "Tanh" || op == "Sigmoid" || op == "Relu" || op == "Relu6";
+// Whether nodes with an op and equal inputs are equal. Their values have the
+// name of the op.
+bool HasNoAttributes(const std::string& op) {
+  static const auto& ops =
+      *new std::set<std::string>{"Maximum", "Minimum",  "Relu",    "Relu6",
+                                 "Select",  "SelectV2", "Sigmoid", "Tanh"};
+  return ops.count(op) > 0;
 }
 
 // Whether a node passes on its input: its value is that of the input.
@@ -360,7 +366,7 @@ const Value* Values::Make(const Node* node, int output) {
     value.inputs = {Negation(*value.inputs[0]), value.inputs[2],
                     value.inputs[1]};
   }
-  if (IsUnary(op) || is_select) return Unique(value);
+  if (HasNoAttributes(op)) return Unique(value);
   // Of an unknown op, only the output of the same node is equal.
   return Unique(value, absl::StrCat(node->id()));
 }

@@ -50,6 +50,7 @@ struct Value {
   //   columns   of a matrix or vector
   //   item      of a tensor list: list, step
   //   write     of a value into a tensor list: list, step, value
+  //   Minimum, Maximum: of two inputs
   //   Relu, Relu6, Sigmoid, Tanh: of an input
   std::string op;
   std::vector<const Value*> inputs;
