@@ -331,7 +331,7 @@ class Cell:
 
     def __init__(self, features=FEATURES):
         rng = np.random.default_rng(0)
-        self.kernel = tf.constant(rng.standard_normal([features + UNITS, self.gates * UNITS]), tf.float32)
+        self.kernel = tf.constant(rng.standard_normal([features + self.output_size, self.gates * UNITS]), tf.float32)
         self.bias = tf.constant(rng.standard_normal([self.gates * UNITS]), tf.float32)
 
     def zero_state(self, batch, dtype):
@@ -382,12 +382,15 @@ class LSTMCellWithOptions(LSTMCell):
     def seen_by_output_gate(self, old, unclipped, new):
         return new
 
+    def project(self, h):
+        return h
+
     def __call__(self, x, state, scope=None):
         old, h = state
         i, g, f, o = tf.split(self.sum(x, h), 4, axis=1)
         unclipped = self.gate("f", f + self.forget_bias, old) * old + self.gate("i", i, old) * self.activation(g)
         c = self.clip(unclipped)
-        h = self.gate("o", o, self.seen_by_output_gate(old, unclipped, c)) * self.activation(c)
+        h = self.project(self.gate("o", o, self.seen_by_output_gate(old, unclipped, c)) * self.activation(c))
         return h, (c, h)
 
 
@@ -401,6 +404,51 @@ class ClippedLSTMCell(LSTMCellWithOptions):
 
 class ClippedPeepholeLSTMCell(LSTMCellWithOptions):
     cell_clip = 0.2
+
+
+class ProjectedLSTMCell(LSTMCellWithOptions):
+    """Has an h of fewer columns than c."""
+
+    peepholes, output_size = "", 2
+    state_size = (UNITS, output_size)
+
+    def __init__(self, features=FEATURES):
+        super().__init__(features)
+        values = np.random.default_rng(3).standard_normal([UNITS, self.output_size])
+        self.projection = tf.constant(values, tf.float32)
+
+    def project(self, h):
+        return h @ self.projection
+
+
+class ProjectedPeepholeLSTMCell(ProjectedLSTMCell):
+    peepholes = "ifo"
+
+
+class ProjectedClippedLSTMCell(ProjectedLSTMCell):
+    cell_clip = 0.2
+
+
+class ProjectedReluLSTMCell(ProjectedLSTMCell):
+    activation = staticmethod(tf.nn.relu)
+
+
+class ProjectedToAsMany(ProjectedLSTMCell):
+    output_size = UNITS
+    state_size = (UNITS, UNITS)
+
+
+class ClippedProjection(ProjectedLSTMCell):
+    """Has `proj_clip`."""
+
+    def project(self, h):
+        return tf.clip_by_value(super().project(h), -0.2, 0.2)
+
+
+OTHER_PROJECTIONS = (
+    *(ProjectedPeepholeLSTMCell, ProjectedClippedLSTMCell, ProjectedReluLSTMCell),
+    *(ProjectedToAsMany, ClippedProjection),
+)
 
 
 class NoOutputPeephole(ClippedPeepholeLSTMCell):
@@ -558,7 +606,8 @@ class MultiCell(Cell):
     cells: tuple[type[Cell], ...] = (LSTMCell, GRUCell, BasicRNNCell, BlockCell)
 
     def __init__(self):
-        self.layers = [cell(FEATURES if i == 0 else UNITS) for i, cell in enumerate(self.cells)]
+        sizes = [FEATURES, *(each.output_size for each in self.cells)]
+        self.layers = [cell(size) for cell, size in zip(self.cells, sizes[:-1], strict=True)]
         self.state_size = tuple(each.state_size for each in self.layers)
 
     def __call__(self, x, state, scope=None):
@@ -570,7 +619,7 @@ class MultiCell(Cell):
 
 
 class MultiCellWithOptions(MultiCell):
-    cells = PeepholeLSTMCell, BasicRNNCell, ClippedPeepholeBlockCell, ClippedLSTMCell
+    cells = PeepholeLSTMCell, ProjectedLSTMCell, ClippedPeepholeBlockCell, BasicRNNCell, ClippedLSTMCell
 
 
 class WithOtherInputs(MultiCell):
@@ -644,6 +693,8 @@ def with_variables(cell, use_resource):
     cell.kernel, cell.bias = variable("kernel", cell.kernel), variable("bias", cell.bias)
     if isinstance(cell, LSTMCellWithOptions):
         cell.weights = {gate: variable(f"w_{gate}_diag", each) for gate, each in cell.weights.items()}
+    if isinstance(cell, ProjectedLSTMCell):
+        cell.projection = variable("projection", cell.projection)
     return cell
 
 
@@ -691,10 +742,10 @@ def check_graph(graph, names, arguments, loops):
     return new
 
 
-# Cells whose loops run on the op BlockLSTM.
+# Cells whose loops run on other ops than KerasRNN.
 OPTION_CELLS = (
     *(PeepholeLSTMCell, ClippedLSTMCell, ClippedPeepholeLSTMCell, JoinedPeepholeLSTMCell),
-    *(PeepholeBlockCell, ClippedBlockCell, ClippedPeepholeBlockCell),
+    *(PeepholeBlockCell, ClippedBlockCell, ClippedPeepholeBlockCell, ProjectedLSTMCell),
 )
 
 
@@ -721,7 +772,7 @@ def test_stacked_dynamic_rnn_of_tensorflow_1(control_flow):
 
 
 @pytest.mark.parametrize("options", [{}, {"sequence_length": 0}], ids=str)
-@pytest.mark.parametrize("cell", [Clipped, *OTHER_OPTIONS, *OTHER_CELLS, *OTHER_STATES])
+@pytest.mark.parametrize("cell", [Clipped, *OTHER_OPTIONS, *OTHER_PROJECTIONS, *OTHER_CELLS, *OTHER_STATES])
 @pytest.mark.parametrize("control_flow", [1, 2])
 def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
     graph, names = graph_of_tensorflow_1(cell, control_flow, options)
@@ -730,7 +781,7 @@ def test_other_loops_of_tensorflow_1_stay(control_flow, cell, options):
 
 @pytest.mark.parametrize("weights", ["constants", "variables", "resources"])
 @pytest.mark.parametrize("control_flow", [1, 2])
-@pytest.mark.parametrize("cell", [LSTMCell, ClippedPeepholeLSTMCell])
+@pytest.mark.parametrize("cell", [LSTMCell, ClippedPeepholeLSTMCell, ProjectedLSTMCell])
 def test_saved_models_of_tensorflow_1(tmp_path, cell, control_flow, weights):
     options = {"sequence_length": 0}
     make = cell if weights == "constants" else lambda: with_variables(cell(), weights == "resources")
@@ -897,6 +948,7 @@ OPTIONS_OF_LSTM: Options = {
     "peepholes": {"use_peepholes": True},
     "clip": {"cell_clip": 0.1},
     "peepholes, clip": {"use_peepholes": True, "cell_clip": 0.1},
+    "projection": {"num_proj": 2},
     "peepholes, clip, [c, h]": {"use_peepholes": True, "cell_clip": 0.1, "state_is_tuple": False},
 }
 OWN_CELLS = {
@@ -921,7 +973,7 @@ def test_static_rnn_of_tensorflow_1(cell, bidirectional, batch):
 
 def several_cells():
     """Returns a `MultiRNNCell`."""
-    return rnn_cell_impl.MultiRNNCell([OWN_CELLS[each]() for each in ("peepholes", "GRUCell", "peepholes, clip")])
+    return rnn_cell_impl.MultiRNNCell([OWN_CELLS[each]() for each in ("peepholes", "projection", "GRUCell", "clip")])
 
 
 @pytest.mark.parametrize("batch", [1, 8])
@@ -940,8 +992,8 @@ def test_bidirectional_dynamic_rnn_of_tensorflow_1(cell, batch):
         *((each, (1, 0)) for each in (JoinedLSTMCell, SlicedLSTMCell)),
         (MultiCell, (4, 0)),
         *((each, (1, 0)) for each in OPTION_CELLS),
-        (MultiCellWithOptions, (4, 0)),
-        *((each, (0, 1)) for each in (Clipped, *OTHER_OPTIONS)),
+        (MultiCellWithOptions, (5, 0)),
+        *((each, (0, 1)) for each in (Clipped, *OTHER_OPTIONS, *OTHER_PROJECTIONS)),
         (WithDelay, (2, 0)),
     ],
 )
@@ -1660,6 +1712,7 @@ OTHER_OPS = {
 OF_TENSORFLOW_1 = {
     "LSTM": LSTMCell,
     "LSTM with options": ClippedPeepholeLSTMCell,
+    "LSTM with projection": ProjectedLSTMCell,
     "SimpleRNN": BasicRNNCell,
     "several cells": MultiCell,
 }

@@ -341,24 +341,31 @@ def _on_device_of(tensor: tf.Tensor) -> contextlib.AbstractContextManager[Any]:
 def _cudnn_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of a CudnnRNN op of any version. sequence_lengths and seed have none.
 
+    StatelessCudnnRNN runs again with is_training=False, as `convert` writes it. The others are those of TensorFlow.
+
     Args:
       op: the forward op.
       *d_outputs: gradients with respect to its outputs, or None for zeros. All but the first three, those of output,
         output_h and output_c, are ignored.
     """
     name = op.type.removeprefix("TfRnnOps>")
+    inputs, outputs, changes = _inputs_of(op), _outputs_of(op), {}
     if not op.get_attr("is_training"):
-        raise ValueError(
-            f"{name} has a gradient only with is_training=True, but was run with is_training=False: pass "
-            "is_training=True."
-        )
+        if name != "StatelessCudnnRNN":
+            raise ValueError(
+                f"{name} has a gradient only with is_training=True, but was run with is_training=False: pass "
+                "is_training=True."
+            )
+        changes = {"dropout": 0.0}
+        again = _run(name, inputs, {**_shared_attrs(op, name), **changes, "is_training": True})
+        outputs.update(reserve_space=again.reserve_space, host_reserved=again.host_reserved)
     version = "V3" if "sequence_lengths" in facts_of(name).inputs else name.removeprefix("CudnnRNN")
     backprop = f"CudnnRNNBackprop{version}"
     d_states = _zeros_for_none(d_outputs[:3], op.outputs[:3])
     gradients = dict(zip(_NETWORK_GRADIENTS, d_states, strict=True))
-    inputs = {**_inputs_of(op), **_outputs_of(op), **gradients}
-    with _on_device_of(inputs["reserve_space"]):
-        grads = _run(backprop, inputs, _shared_attrs(op, backprop))
+    arguments = {**inputs, **outputs, **gradients}
+    with _on_device_of(arguments["reserve_space"]):
+        grads = _run(backprop, arguments, {**_shared_attrs(op, backprop), **changes})
     of_network = _without_unwanted_input_grad(op, grads)
     return [*of_network, *[None] * (len(op.inputs) - len(of_network))]
 

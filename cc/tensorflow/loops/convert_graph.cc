@@ -68,13 +68,19 @@ int64_t SizeOf(const Value& matrix, int axis, const Loop& loop) {
   return shape.dims() == 2 ? shape.dim_size(axis) : -1;
 }
 
-// The units of a cell, or -1 if they are not known.
-int64_t UnitsOf(const Cell& cell, const Loop& loop) {
-  int64_t units = SizeOf(*loop.values->OfVariable(cell.h), 1, loop);
-  for (const Gate& gate : cell.gates) {
-    if (units < 0) units = NumColumnsOf(gate.recurrent_kernel, loop);
+// The columns of a state of a cell, or of its output, or -1 if they are not
+// known.
+int64_t WidthOf(int state, const Cell& cell, const Loop& loop) {
+  const bool is_c = cell.projection.has_value() && state == cell.c;
+  int64_t width =
+      SizeOf(*loop.values->OfVariable(is_c ? cell.c : cell.h), 1, loop);
+  if (width < 0 && cell.projection.has_value() && !is_c) {
+    return NumColumnsOf(*cell.projection, loop);
   }
-  return units;
+  for (const Gate& gate : cell.gates) {
+    if (width < 0) width = NumColumnsOf(gate.recurrent_kernel, loop);
+  }
+  return width;
 }
 
 std::string TextOf(const tensorflow::PartialTensorShape& shape) {
@@ -100,10 +106,10 @@ tensorflow::PartialTensorShape ShapeOfVariable(int index, const Loop& loop,
     return shape;
   }
   const int64_t batch = shape.dims() == 2 ? shape.dim_size(0) : -1;
-  const int64_t units =
-      UnitsOf(CellOf(has_halves ? variable.halves : index, layer), loop);
+  const int state = has_halves ? variable.halves : index;
+  const int64_t width = WidthOf(state, CellOf(state, layer), loop);
   return tensorflow::PartialTensorShape(
-      {batch, has_halves && units > 0 ? 2 * units : units});
+      {batch, has_halves && width > 0 ? 2 * width : width});
 }
 
 std::string RolesOf(const Loop& loop, const RecurrentLayer& layer) {
@@ -148,8 +154,8 @@ bool Ask(const Candidate& candidate, Accept accept) {
       candidate.graph == nullptr ? "" : candidate.graph->SerializeAsString();
   int64_t features = SizeOf(*kernel.whole, 0, loop);
   if (kernel.rows != Piece::kAll) {
-    const int64_t units = UnitsOf(cell, loop);
-    features = features > units && units > 0 ? features - units : -1;
+    const int64_t width = WidthOf(cell.h, cell, loop);
+    features = features > width && width > 0 ? features - width : -1;
   }
   int64_t time = -1;
   for (const Limit& limit : loop.limits) {

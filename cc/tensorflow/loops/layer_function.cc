@@ -68,6 +68,8 @@ class Builder : private FunctionBuilder {
   NodeOut StateBefore(int index);
   NodeOut InitialState(const Cell& cell, int index);
   NodeOut StepsOf(const Sequences& sequences, bool time_major);
+  NodeOut JoinKernels(const std::vector<Gate>& gates);
+  NodeOut JoinRecurrentKernels(const std::vector<Gate>& gates);
   NodeOut Weights(const std::vector<Gate>& gates);
   NodeOut Peephole(const Gate& gate, const Cell& cell);
   NodeOut Lengths(const NodeOut& mask);
@@ -78,6 +80,13 @@ class Builder : private FunctionBuilder {
                    const NodeOut& mask);
   Results BlockLstm(const Cell& cell, const Sequences& sequences,
                     const NodeOut& mask);
+  NodeOut Transposed(const NodeOut& matrix);
+  NodeOut ParamsOfNetwork(const Cell& cell);
+  Results ProjectedLstm(const Cell& cell, const Sequences& sequences,
+                        const NodeOut& mask);
+  Results TimeMajorResults(const Cell& cell, const NodeOut& steps,
+                           const NodeOut& mask, const NodeOut& h,
+                           const NodeOut& c);
   Results Op(const Cell& cell, const Sequences& sequences, const NodeOut& mask);
   std::vector<Results> Ops();
   NodeOut ListOf(const NodeOut& tensor);
@@ -224,7 +233,8 @@ NodeOut Builder::NumColumns(const NodeOut& matrix) {
 
 // The units of a cell, [1].
 NodeOut Builder::Units(const Cell& cell) {
-  return NumColumns(StateBefore(cell.h));
+  const int of_units = cell.projection.has_value() ? cell.c : cell.h;
+  return NumColumns(StateBefore(of_units));
 }
 
 // Some rows of a matrix.
@@ -423,7 +433,10 @@ NodeOut Builder::InitialState(const Cell& cell, int index) {
       Add("StridedSlice", {Add("Shape", {Argument(layer_.inputs)}),
                            Integers({1}), Integers({2}), Integers({1})});
   const NodeOut shape = Add("ConcatV2", {}, [&](NodeBuilder* builder) {
-    builder->Input({batch, NumColumns(Argument(cell.h))}).Input(Integer(0));
+    builder
+        ->Input({batch,
+                 index == cell.h ? NumColumns(Argument(index)) : Units(cell)})
+        .Input(Integer(0));
   });
   return Add("BroadcastTo", {Argument(index), shape});
 }
@@ -434,26 +447,38 @@ NodeOut Builder::StepsOf(const Sequences& sequences, bool time_major) {
   return Add("Transpose", {sequences.steps, Integers({1, 0, 2})});
 }
 
+// The weights of gates for x, [features, gates * units].
+NodeOut Builder::JoinKernels(const std::vector<Gate>& gates) {
+  std::vector<Piece> pieces;
+  for (const Gate& gate : gates) pieces.push_back(gate.kernel);
+  return Join(pieces);
+}
+
+// The weights of gates for h, [units, gates * units].
+NodeOut Builder::JoinRecurrentKernels(const std::vector<Gate>& gates) {
+  std::vector<Piece> pieces;
+  for (const Gate& gate : gates) pieces.push_back(gate.recurrent_kernel);
+  return Join(pieces);
+}
+
 // The weights of gates for x above those for h, [features + units, gates *
 // units].
 NodeOut Builder::Weights(const std::vector<Gate>& gates) {
-  std::vector<Piece> kernels;
-  std::vector<Piece> recurrent_kernels;
+  std::vector<Piece> wholes;
   bool are_joined = true;
   for (const Gate& gate : gates) {
-    kernels.push_back(gate.kernel);
-    recurrent_kernels.push_back(gate.recurrent_kernel);
+    wholes.push_back(gate.kernel);
+    wholes.back().rows = Piece::kAll;
     // Then both are the same columns, as `FindTerms` says.
     are_joined &= gate.kernel.whole == gate.recurrent_kernel.whole &&
                   gate.kernel.rows == Piece::kFirst &&
                   gate.recurrent_kernel.rows == Piece::kLast;
   }
-  if (are_joined) {
-    for (Piece& kernel : kernels) kernel.rows = Piece::kAll;
-    return Join(kernels);
-  }
+  if (are_joined) return Join(wholes);
+  const std::vector<NodeOut> parts = {JoinKernels(gates),
+                                      JoinRecurrentKernels(gates)};
   return Add("ConcatV2", {}, [&](NodeBuilder* builder) {
-    builder->Input({Join(kernels), Join(recurrent_kernels)}).Input(Integer(0));
+    builder->Input(parts).Input(Integer(0));
   });
 }
 
@@ -544,6 +569,72 @@ Results Builder::BlockLstm(const Cell& cell, const Sequences& sequences,
   const NodeOut steps(op, kH);
   const NodeOut h = Last(initial_h, steps, lengths);
   const NodeOut c = Last(initial_c, NodeOut(op, kC), lengths);
+  return TimeMajorResults(cell, steps, mask, h, c);
+}
+
+// The rows of the transposed matrix, one after the other.
+NodeOut Builder::Transposed(const NodeOut& matrix) {
+  return Add("Reshape",
+             {Add("Transpose", {matrix, Integers({1, 0})}), Integers({-1})});
+}
+
+// The weights of a cell as the input `params` of CudnnRNN.
+NodeOut Builder::ParamsOfNetwork(const Cell& cell) {
+  const NodeOut biases = Bias(cell);
+  const std::vector<NodeOut> parts = {
+      Transposed(JoinKernels(cell.gates)),
+      Transposed(JoinRecurrentKernels(cell.gates)),
+      Transposed(Rows(*cell.projection)), biases, Add("ZerosLike", {biases})};
+  return Add("ConcatV2", {}, [&](NodeBuilder* builder) {
+    builder->Input(parts).Input(Integer(0));
+  });
+}
+
+// Adds the op StatelessCudnnRNN for an LSTM with a projection.
+Results Builder::ProjectedLstm(const Cell& cell, const Sequences& sequences,
+                               const NodeOut& mask) {
+  const int64_t size = NumColumnsOf(*cell.projection, loop_);
+  const int64_t units = NumColumnsOf(cell.gates[0].recurrent_kernel, loop_);
+  if (HasPeepholes(cell) || cell.cell_clip != 0) {
+    Fail("its LSTM has a projection, and peepholes or clipping");
+  } else if (cell.activation != "tanh" ||
+             cell.recurrent_activation != "sigmoid") {
+    Fail("its LSTM has a projection and other activations");
+  } else if (cell.gates[0].biases.empty()) {
+    Fail("its LSTM has a projection and no biases");
+  } else if (cell.projection->columns.has_value() || size < 0 || units < 0) {
+    Fail("the size of its projection is not in the graph");
+  } else if (size >= units) {
+    Fail("its projection is not smaller than its units");
+  }
+  const auto state = [&](int index) {
+    return Add("ExpandDims", {InitialState(cell, index), Integer(0)});
+  };
+  Tensor seed(tensorflow::DT_INT64, {2});
+  seed.flat<int64_t>().setZero();
+  Node* const op =
+      Add("TfRnnOps>StatelessCudnnRNN",
+          {StepsOf(sequences, /*time_major=*/true), state(cell.h),
+           state(cell.c), ParamsOfNetwork(cell), Lengths(mask), Constant(seed)},
+          [&](NodeBuilder* builder) {
+            builder->Attr("rnn_mode", "lstm")
+                .Attr("num_proj", size)
+                .Attr("is_training", false)
+                .Attr("time_major", true);
+          });
+  const auto final_state = [&](int output) {
+    return Add("Squeeze", {NodeOut(op, output)}, [](NodeBuilder* builder) {
+      builder->Attr("squeeze_dims", std::vector<int>{0});
+    });
+  };
+  return TimeMajorResults(cell, NodeOut(op, 0), mask, final_state(1),
+                          final_state(2));
+}
+
+// What the op of a cell computes, if its outputs are [time, batch, units].
+Results Builder::TimeMajorResults(const Cell& cell, const NodeOut& steps,
+                                  const NodeOut& mask, const NodeOut& h,
+                                  const NodeOut& c) {
   Sequences outputs{steps, /*is_time_major=*/true};
   if (&cell == &last()) {
     if (has_mask()) outputs.steps = WithoutMasked(steps, mask);
@@ -555,31 +646,25 @@ Results Builder::BlockLstm(const Cell& cell, const Sequences& sequences,
 // Adds the op KerasRNN for a cell.
 Results Builder::KerasRnn(const Cell& cell, const Sequences& sequences,
                           const NodeOut& mask) {
-  std::vector<Piece> kernels;
-  std::vector<Piece> recurrent_kernels;
-  for (const Gate& gate : cell.gates) {
-    kernels.push_back(gate.kernel);
-    recurrent_kernels.push_back(gate.recurrent_kernel);
-  }
   const NodeOut initial_h = InitialState(cell, cell.h);
   const NodeOut initial_c = InitialState(cell, cell.c < 0 ? cell.h : cell.c);
   const bool is_last = &cell == &last();
-  Node* const op =
-      Add("TfRnnOps>KerasRNN",
-          {StepsOf(sequences, /*time_major=*/false), mask, initial_h, initial_c,
-           Join(kernels), Join(recurrent_kernels), Bias(cell)},
-          [&](NodeBuilder* builder) {
-            builder
-                ->Input(std::vector<NodeOut>())  // input_masks
-                .Input(std::vector<NodeOut>())   // state_masks
-                .Attr("rnn_mode", cell.rnn_mode)
-                .Attr("activation", cell.activation)
-                .Attr("recurrent_activation", cell.recurrent_activation)
-                .Attr("return_sequences", !is_last || layer_.returns_sequences)
-                .Attr("zero_output_for_mask",
-                      is_last && layer_.zeroes_masked_outputs)
-                .Attr("is_training", false);
-          });
+  Node* const op = Add(
+      "TfRnnOps>KerasRNN",
+      {StepsOf(sequences, /*time_major=*/false), mask, initial_h, initial_c,
+       JoinKernels(cell.gates), JoinRecurrentKernels(cell.gates), Bias(cell)},
+      [&](NodeBuilder* builder) {
+        builder
+            ->Input(std::vector<NodeOut>())  // input_masks
+            .Input(std::vector<NodeOut>())   // state_masks
+            .Attr("rnn_mode", cell.rnn_mode)
+            .Attr("activation", cell.activation)
+            .Attr("recurrent_activation", cell.recurrent_activation)
+            .Attr("return_sequences", !is_last || layer_.returns_sequences)
+            .Attr("zero_output_for_mask",
+                  is_last && layer_.zeroes_masked_outputs)
+            .Attr("is_training", false);
+      });
   return {{NodeOut(op, 0)}, NodeOut(op, 1), NodeOut(op, 2)};
 }
 
@@ -589,7 +674,7 @@ Results Builder::Op(const Cell& cell, const Sequences& sequences,
   if (!MayHaveSameUnits(cell, loop_)) {
     Fail("its gates have different numbers of units");
   }
-  if (cell.projection.has_value()) Fail("its LSTM has a projection");
+  if (cell.projection.has_value()) return ProjectedLstm(cell, sequences, mask);
   return HasPeepholes(cell) || cell.cell_clip != 0
              ? BlockLstm(cell, sequences, mask)
              : KerasRnn(cell, sequences, mask);
