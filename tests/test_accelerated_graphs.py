@@ -1294,6 +1294,66 @@ class ClippedKerasCell(keras.layers.LSTMCell):
         return h, [h, c]
 
 
+class PeepholeKerasCell(keras.layers.LSTMCell):
+    def build(self, shape):
+        super().build(shape)
+        self.peepholes = [self.add_weight(shape=(UNITS,), name=name) for name in "ifo"]
+
+    def call(self, inputs, states, training=False):
+        h, c = states
+        w_i, w_f, w_o = self.peepholes
+        i, f, g, o = tf.split(inputs @ self.kernel + h @ self.recurrent_kernel + self.bias, 4, axis=-1)
+        c = tf.sigmoid(f + w_f * c) * c + tf.sigmoid(i + w_i * c) * tf.tanh(g)
+        h = tf.sigmoid(o + w_o * c) * tf.tanh(c)
+        return h, [h, c]
+
+
+class ProjectedKerasCell(keras.layers.LSTMCell):
+    def __init__(self, units, **options):
+        super().__init__(units, **options)
+        self.output_size = 2
+        self.state_size = [2, units]
+
+    def build(self, shape):
+        super().build(shape)
+        self.of_projection = self.add_weight(shape=(2, 4 * UNITS)), self.add_weight(shape=(UNITS, 2))
+
+    def call(self, inputs, states, training=False):
+        h, c = states
+        recurrent_kernel, projection = self.of_projection
+        i, f, g, o = tf.split(inputs @ self.kernel + h @ recurrent_kernel + self.bias, 4, axis=-1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = (tf.sigmoid(o) * tf.tanh(c)) @ projection
+        return h, [h, c]
+
+
+def converted_rnn(cell, folder):
+    """Exports a model with a `keras.layers.RNN` of a cell, and converts it. Returns the folders of both."""
+    model = keras.Sequential([keras.Input([TIME, FEATURES]), keras.layers.RNN(cell(UNITS), return_sequences=True)])
+    randomize(model)
+    model.export(str(folder / "old"), verbose=False)
+    assert [each.why_not for each in tf_rnn_ops.convert(folder / "old", folder / "new")] == [""]
+    return folder / "old", folder / "new"
+
+
+def gradients_of_export(folder):
+    model = tf.saved_model.load(str(folder))
+    return outputs_and_gradients(lambda: model.serve(inputs()), model.trainable_variables)
+
+
+@pytest.mark.parametrize("cell", [PeepholeKerasCell, ProjectedKerasCell])
+def test_converted_cells_of_other_ops_can_be_trained(cell, tmp_path):
+    old, new = converted_rnn(cell, tmp_path)
+    check(gradients_of_export(new), gradients_of_export(old))
+
+
+def test_a_converted_cell_that_clips_has_no_gradient(tmp_path):
+    """That of the op passes through clipping, but that of TensorFlow's clip_by_value does not."""
+    _, new = converted_rnn(ClippedKerasCell, tmp_path)
+    with pytest.raises(LookupError, match="a converted LSTM that clips its cell state has no gradient"):
+        gradients_of_export(new)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("return_sequences", [False, True])
 def test_clipping_in_keras(return_sequences, dtype):

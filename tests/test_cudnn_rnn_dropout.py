@@ -359,6 +359,23 @@ def test_seeds_that_are_an_input_give_the_masks_of_the_same_attributes(mode, dty
         np.testing.assert_array_equal(parity.to_float64(actual), parity.to_float64(wanted))
 
 
+def test_gradients_of_inference_with_seeds_that_are_an_input():
+    """They are those without dropout."""
+    config = Config(num_layers=2, dropout=0.5, sequence_lengths=(3, 0, 2))
+    inputs = {name: tf.constant(each) for name, each in cudnn_rnn_inputs.network_inputs(config).items()}
+
+    def gradients(config, is_training):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = stateless(config, inputs, [1, 2], is_training=is_training)
+            loss = tf.add_n([tf.reduce_sum(each**2) for each in outputs[:3]])
+        return tape.gradient(loss, inputs, unconnected_gradients="zero").values()
+
+    expected = gradients(dataclasses.replace(config, dropout=0.0), is_training=True)
+    for actual, wanted in zip(gradients(config, is_training=False), expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+
+
 def test_equal_seeds_that_are_an_input_give_equal_masks():
     """Also two zeros, which as attributes mean random seeds."""
     config = Config(num_layers=2, dropout=0.5)

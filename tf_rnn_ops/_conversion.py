@@ -1,4 +1,4 @@
-"""Converts SavedModels and frozen graphs, whose recurrent loops then run on the op `KerasRNN`.
+"""Converts SavedModels and frozen graphs, whose recurrent loops then run on ops of this package.
 
 The op library finds the loops, and makes a function for each. This module compares each function with its loop, and
 reads and writes the files.
@@ -74,14 +74,14 @@ class Conversion(tuple[LoopConversion, ...]):
 
 
 def convert(source: Any, output: Any = None, *, weight_format: str | None = None) -> Conversion:
-    """Writes a SavedModel or frozen graph again, with the op `KerasRNN` in place of its LSTMs, GRUs and SimpleRNNs.
+    """Writes a SavedModel or frozen graph again, with an op in place of each LSTM, GRU and SimpleRNN.
 
     Keras 2 and 3 write each such layer as a loop over the steps, as does `dynamic_rnn` of TensorFlow 1. With
     `unroll=True` and in `static_rnn`, the steps follow each other without a loop, and count as one. A loop is
     replaced if each node of its step is understood, and if the op has the results of the loop for random inputs,
     weights, states and masks, which `convert` compares. The results of the new model are those of the old one up to
     rounding. It runs in each program that loads the op library, also without Python, and can be trained as before where
-    this package is imported.
+    this package is imported, but for LSTMs that clip their cell state, of which the op has another gradient.
 
     Everything else stays as it is: variables, signatures, assets, and all other nodes and functions. The file
     fingerprint.pb, which describes the old graph, is left out. The files are read as data: `convert` runs nothing of

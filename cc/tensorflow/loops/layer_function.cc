@@ -76,6 +76,7 @@ class Builder : private FunctionBuilder {
   NodeOut Last(const NodeOut& initial, const NodeOut& steps,
                const NodeOut& lengths);
   NodeOut WithoutMasked(const NodeOut& steps, const NodeOut& mask);
+  NodeOut WithoutGradient(const NodeOut& value);
   Results KerasRnn(const Cell& cell, const Sequences& sequences,
                    const NodeOut& mask);
   Results BlockLstm(const Cell& cell, const Sequences& sequences,
@@ -533,6 +534,15 @@ NodeOut Builder::WithoutMasked(const NodeOut& steps, const NodeOut& mask) {
   return Add("SelectV2", {of_steps, steps, Number(0)});
 }
 
+// A value that TensorFlow does not differentiate, but reports an error. The
+// gradient of BlockLSTM passes through clipping, that of the loop does not.
+NodeOut Builder::WithoutGradient(const NodeOut& value) {
+  return Add("PreventGradient", {value}, [](NodeBuilder* builder) {
+    builder->Attr("message",
+                  "a converted LSTM that clips its cell state has no gradient");
+  });
+}
+
 // Adds the op BlockLSTM for an LSTM. It has no masks: all sequences have all
 // steps, of which those after the last of a sequence are left out.
 Results Builder::BlockLstm(const Cell& cell, const Sequences& sequences,
@@ -565,10 +575,14 @@ Results Builder::BlockLstm(const Cell& cell, const Sequences& sequences,
           });
   constexpr int kC = 1;
   constexpr int kH = 6;
+  const auto output = [&](int index) {
+    return cell.cell_clip == 0 ? NodeOut(op, index)
+                               : WithoutGradient(NodeOut(op, index));
+  };
   const NodeOut lengths = Lengths(mask);
-  const NodeOut steps(op, kH);
+  const NodeOut steps = output(kH);
   const NodeOut h = Last(initial_h, steps, lengths);
-  const NodeOut c = Last(initial_c, NodeOut(op, kC), lengths);
+  const NodeOut c = Last(initial_c, output(kC), lengths);
   return TimeMajorResults(cell, steps, mask, h, c);
 }
 
