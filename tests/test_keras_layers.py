@@ -496,7 +496,7 @@ def test_a_dropout_of_one(kind):
 
 @pytest.mark.parametrize(
     "activation",
-    ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh, None, "gelu", keras.ops.gelu, keras.ops.hard_swish],
+    ["relu", keras.ops.relu, tf.nn.relu, keras.ops.tanh, tf.tanh, None, "silu", keras.ops.gelu, keras.ops.hard_swish],
 )
 def test_simple_rnn_activations_in_any_form(activation, runs):
     check_on_op(runs, *pair("SimpleRNN", activation=activation), data(BATCH, TIME, FEATURES))

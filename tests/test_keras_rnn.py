@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from typing import NamedTuple
 
 import keras
@@ -39,6 +40,7 @@ def dtypes_of(activation, recurrent_activation):
 # The functions of Keras by their names in the op. Old versions lack some.
 FUNCTIONS = {each: getattr(keras.activations, each) for each in ACTIVATIONS if hasattr(keras.activations, each)}
 FUNCTIONS["gelu_approximate"] = functools.partial(keras.activations.gelu, approximate=True)
+FUNCTIONS["gelu"] = lambda z: z * tf.math.erfc(-z * math.sqrt(0.5)) / 2  # Keras's has the precision of float32
 # Each activation of the state and of the gates beside a standard one, in one of the modes, and in the next type in the
 # next mode; and each pair of the usual ones. Each in a layer without gates.
 OTHERS = [each for each in FUNCTIONS if each not in USUAL]

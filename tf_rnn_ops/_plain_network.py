@@ -3,6 +3,7 @@
 This implementation is slow and uses much memory. It is used only for derivatives that the ops do not have.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ _ACTIVATIONS = {
     "hard_shrink": lambda z: tf.where(tf.abs(z) > 0.5, z, 0),
     "soft_shrink": lambda z: z - tf.clip_by_value(z, -0.5, 0.5),
     "sparse_sigmoid": lambda z: tf.clip_by_value((z + 1) / 2, 0, 1),
-    "gelu": tf.nn.gelu,
+    "gelu": lambda z: z * tf.math.erfc(-z * math.sqrt(0.5)) / 2,  # TensorFlow's has the precision of float32
     "gelu_approximate": lambda z: tf.nn.gelu(z, approximate=True),
     "silu": lambda z: z * tf.sigmoid(z),
     "mish": lambda z: z * tf.tanh(tf.nn.softplus(z)),

@@ -57,7 +57,7 @@ double Activate(Activation activation, double value) {
     case Activation::kSparseSigmoid:
       return std::clamp((value + 1) / 2, 0.0, 1.0);
     case Activation::kGelu:
-      return value * (1 + std::erf(value / double{1.41421356f})) / 2;
+      return value * (1 + std::erf(value / std::sqrt(2))) / 2;
     case Activation::kGeluApproximate:
       return value / 2 *
              (1 + std::tanh(std::sqrt(2 / M_PI) *

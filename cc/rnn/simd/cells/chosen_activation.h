@@ -171,7 +171,8 @@ struct Squareplus {
 
 // The derivatives of the following are functions of z.
 
-// z Φ(z), where Φ is the distribution function of the normal distribution.
+// z Φ(z), where Φ is the distribution function of the normal distribution. In
+// double, TensorFlow's has the precision of float.
 template <typename T>
 struct Gelu {
   static T Value(T z) { return z * Distribution(z); }
@@ -181,7 +182,7 @@ struct Gelu {
   }
 
  private:
-  static constexpr T kRoot = T(1.41421356f);  // a float in TensorFlow
+  static constexpr T kRoot = T(1.4142135623730950488);             // √2
   static constexpr T kDensity = T(0.5641895835477562869) / kRoot;  // 1 / √π
 
   static T Distribution(T z) { return std::erfc(-z / kRoot) / 2; }
