@@ -68,7 +68,7 @@ OF_KINDS: dict[str, Options] = {
         **GATED_OPTIONS,
         **{f"reset before, {name}": {**options, "reset_after": False} for name, options in GATED_OPTIONS.items()},
     },
-    "SimpleRNN": {**OPTIONS, "selu": {"activation": "selu"}, "hard sigmoid": {"activation": "hard_sigmoid"}},
+    "SimpleRNN": {**OPTIONS, "selu": {"activation": "selu"}, "softplus": {"activation": "softplus"}},
 }
 CASES = [
     (kind, name, options)
