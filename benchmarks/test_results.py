@@ -163,7 +163,7 @@ def made_up_parts():
         report.KERAS_MODELS: (fake_models(), "| LSTM 1, 1, 3, 4 | 400 | 300 | 20 | 80 | 100 |"),
         "options of layers": (
             of_peers("model-gru-1-1-3-4-reset_before", FUNCTION, sections.KERAS_OPTIONS, tf_rnn_ops=1, keras=3),
-            "|  | GRU 1, 1, 3, 4, reset_after=False | 1000 |  | 3.00 |",
+            "|  | GRU 1, 1, 3, 4, reset_after=False | 1000 | 3.00 |",
         ),
         "ops": (of_peers(PLAIN, FORWARD, tf_rnn_ops=1, keras=3), f"{row} 4.5e-07 | 3.00 |"),
         "sequence length and batch size": (of_peers(PLAIN, FORWARD, sections.LENGTHS, tf_rnn_ops=1), f"{row} 1000 |"),
