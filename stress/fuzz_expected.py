@@ -491,6 +491,12 @@ def keras_rnn_shapes(call: Call) -> dict[str, tuple[int, ...]]:
         if 0 in call.arguments[name].shape:
             shapes[name] = tuple(call.arguments[name].shape)
     require_shapes(call, shapes, mode == "lstm")
+    for name, width in (("input_masks", features), ("state_masks", units)):
+        masks = [tuple(each.shape) for each in call.arguments[name]]
+        require(len(masks) in (0, 1, keras_rnn_inputs.NUM_GATES[mode]), f"{name} has one mask, or one for each gate")
+        has_steps = any(len(each) == 3 for each in masks)
+        shape = (batch, time, width) if has_steps else (batch, width)
+        require(all(each == shape for each in masks), f"{name} has the shape {shape}")
     return shapes
 
 

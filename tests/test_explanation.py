@@ -207,7 +207,7 @@ def test_cells_that_a_model_calls_itself():
         "gru": ("Keras", "Keras"),
         "block": ("op", "op"),
     }
-    assert [reason[:20] for reason in rows["gru"].reasons] == ["activation='softmax': s", "the cell is called o"]
+    assert [reason[:20] for reason in rows["gru"].reasons] == ["activation='softmax'", "the cell is called o"]
 
 
 def test_cudnn_layers():
