@@ -510,30 +510,21 @@ def _cudnn_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     return grads
 
 
-class _KerasRnn(NamedTuple):
-    """KerasRNN and its gradients: see the ops of these names."""
-
-    forward: Callable[..., Any]
-    backprop: Callable[..., Any]
-    backprop_grad: Callable[..., Any]
-
-
-def _keras_rnn_of(op: tf.Operation) -> _KerasRnn:
-    """Returns the ops of the family of `op`, which may be MixedKerasRNN or one of its gradients."""
-    name = "tf_rnn_ops_mixed_keras_rnn" if "Mixed" in op.type else "tf_rnn_ops_keras_rnn"
-    return _KerasRnn(getattr(ops, name), getattr(ops, f"{name}_backprop"), getattr(ops, f"{name}_backprop_grad"))
+def _of_family(op: tf.Operation, name: str) -> Callable[..., Any]:
+    """Returns KerasRNN or one of its gradients, or that of MixedKerasRNN if `op` belongs to it."""
+    return getattr(ops, f"tf_rnn_ops_mixed_{name}" if "Mixed" in op.type else f"tf_rnn_ops_{name}")
 
 
 @_gradient_of("KerasRNN", "MixedKerasRNN")
 def _keras_rnn_grad(op: tf.Operation, *d_outputs: _Grad) -> list[_Grad]:
     """The gradient of KerasRNN, with respect to all inputs but masks. With is_training=False, the op runs again."""
-    attrs, keras_rnn = _shared_attrs(op, "KerasRNNBackprop"), _keras_rnn_of(op)
+    attrs = _shared_attrs(op, "KerasRNNBackprop")
     layer, masks = op.inputs[:7], _masks_of_gates(op, 7)
     reserve_space = op.outputs[3]
     if not op.get_attr("is_training"):
-        reserve_space = keras_rnn.forward(*layer, *masks, is_training=True, **attrs).reserve_space
+        reserve_space = _of_family(op, "keras_rnn")(*layer, *masks, is_training=True, **attrs).reserve_space
     gradients = _zeros_for_none(d_outputs[:3], op.outputs[:3])
-    grads = keras_rnn.backprop(*layer, *gradients, reserve_space, *masks, **attrs)
+    grads = _of_family(op, "keras_rnn_backprop")(*layer, *gradients, reserve_space, *masks, **attrs)
     d_sequences, *others = _without_unwanted_input_grad(op, grads)
     return [d_sequences, None, *others, *[None] * (len(op.inputs) - 7)]
 
@@ -567,7 +558,7 @@ def _keras_backprop_grads(
     """
     skip = [name for name in _KERAS_BACKPROP_GRADS if name not in wanted]
     inputs, masks = op.inputs[:_KERAS_BACKPROP_INPUTS], _masks_of_gates(op, _KERAS_BACKPROP_INPUTS)
-    results = _keras_rnn_of(op).backprop_grad(*inputs, *masks, *v, skip=skip, **attrs)
+    results = _of_family(op, "keras_rnn_backprop_grad")(*inputs, *masks, *v, skip=skip, **attrs)
     return {name: getattr(results, name) for name in wanted}
 
 
@@ -600,7 +591,7 @@ def _keras_rnn_backprop_grad_grad(op: tf.Operation, *s: _Grad) -> list[_Grad]:
     grads: list[_Grad] = [None] * len(op.inputs)
     if any(_is_wanted(op, i) for i in range(first_v, len(op.inputs))):
         again = _keras_backprop_grads(op, d_results[:6], attrs, _KERAS_BACKPROP_GRADS[:6])
-        backward = _keras_rnn_of(op).backprop(*layer, *d_results[6:], reserve_space, *masks, **attrs)
+        backward = _of_family(op, "keras_rnn_backprop")(*layer, *d_results[6:], reserve_space, *masks, **attrs)
         grads[first_v:] = [a + b for a, b in zip(again.values(), backward, strict=True)]
     if any(_is_wanted(op, i) for i in (*_KERAS_INPUTS, 7, 8, 9)):
         function = functools.partial(_plain_network.keras_layer, attrs, aligned(layer[1]), *map(_local, masks))
