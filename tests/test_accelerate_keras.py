@@ -16,6 +16,7 @@ from checks import parity
 from checks.keras_layers import (
     BATCH,
     FEATURES,
+    HAS_MASKS_OF_GATES,
     KERAS,
     KERASES,
     KINDS,
@@ -666,6 +667,10 @@ LISTS_OF_CELLS = {
         *(2, 2),
     ),
     "recurrent dropout": (lambda k: [k.LSTMCell(UNITS, recurrent_dropout=0.3, seed=3), k.SimpleRNNCell(UNITS)], 2, 2),
+    "recurrent dropout, GRU": (
+        lambda k: [k.SimpleRNNCell(UNITS), k.GRUCell(UNITS, recurrent_dropout=0.3, seed=3)],
+        *(2, 2 if HAS_MASKS_OF_GATES else 0),
+    ),
     "other cell": (lambda k: [k.LSTMCell(UNITS), k.GRUCell(UNITS, activation="softmax")], 0, 0),
 }
 
@@ -726,8 +731,9 @@ def test_lists_of_cells(cells, options, mask, with_states, training, in_graph, i
     with accelerate_keras():
         count, actual = runs.during(results)
         (row, *others) = explain(layer)
-    is_on_op = row.training != "Keras"
-    assert is_on_op == bool(counts[0]) == (not others)
+    assert [row.inference != "Keras", row.training != "Keras"] == list(map(bool, counts))
+    assert bool(counts[False]) == (not others)
+    is_on_op = bool(counts[training])
     zeroes_other_steps = options["unroll"] and options["go_backwards"] and options["zero_output_for_mask"] and mask
     if zeroes_other_steps or not is_on_op:
         assert count <= 4  # Keras calls cells once for their dropout

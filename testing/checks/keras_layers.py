@@ -20,6 +20,9 @@ TF_KERAS = importlib.import_module("tf_keras") if importlib.util.find_spec("tf_k
 needs_keras_2 = pytest.mark.skipif(TF_KERAS is None, reason="needs tf_keras")
 KERASES = [keras, pytest.param(TF_KERAS, marks=needs_keras_2)]
 
+# Before, a cell takes one dropout mask for all gates, and that of the state of a GRU also applies to the interpolation.
+HAS_MASKS_OF_GATES = tuple(map(int, keras.__version__.split(".")[:2])) >= (3, 8)
+
 BATCH, TIME, FEATURES, UNITS = 4, 6, 3, 5
 
 needs_xla = pytest.mark.skipif(

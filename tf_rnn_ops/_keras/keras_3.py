@@ -18,7 +18,7 @@ _LOOPS = (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
 _INHERITED = (keras.layers.SimpleRNN,)
 _PARAMETERS = ("self", "sequences", "initial_state", "mask", "training")
 
-# Keras up to 3.7 draws one dropout mask for all gates.
+# Keras up to 3.7 draws one dropout mask for all gates, and drops the state of a GRU in the interpolation, too.
 _HAS_MASKS_OF_GATES = private_names.DROPOUT_MASK_COUNT in keras.layers.LSTMCell.__init__.__code__.co_names
 
 
@@ -56,10 +56,10 @@ def _surprises_of_dropout(cell: Any, kind: Kind) -> Iterator[str]:
             yield f"this version of Keras has no {draw}: set dropout=0 and recurrent_dropout=0"
     implementation = getattr(cell, private_names.IMPLEMENTATION, None)
     if kind.gates > 1 and 0 < cell.recurrent_dropout < 1:
-        if not _HAS_MASKS_OF_GATES:
-            yield "recurrent_dropout in training needs Keras 3.8 or newer: install it, or set recurrent_dropout=0"
-        elif implementation != 1:
+        if _HAS_MASKS_OF_GATES and implementation != 1:
             yield "recurrent_dropout was set after the cell was made: pass it to the constructor"
+        elif not _HAS_MASKS_OF_GATES and kind is GRU:
+            yield "recurrent_dropout of a GRU in training needs Keras 3.8 or newer: install it, or set it to 0"
     has_masks_of_gates = kind.gates > 1 and implementation == 1 and _HAS_MASKS_OF_GATES
     if getattr(cell, private_names.DROPOUT_MASK_COUNT, None) != (kind.gates if has_masks_of_gates else None):
         yield "implementation was set after the cell was made: pass it to the constructor"
