@@ -63,7 +63,7 @@ def test_a_frozen_model_equals_the_model(kind, weights):
 def test_a_frozen_function_can_be_saved_and_frozen_again(tmp_path):
     model = make_model()
     serve = freeze(model, weight_format="int8")
-    tf.saved_model.save(tf.Module(), tmp_path, signatures=serve)
+    tf.saved_model.save(tf.Module(), tmp_path, signatures=serve.concrete_function)
     loaded = tf.saved_model.load(tmp_path)
     (actual,) = loaded.signatures["serving_default"](tf.constant(X)).values()
     assert np.array_equal(actual, serve(tf.constant(X)))
@@ -851,7 +851,7 @@ def test_a_frozen_function_with_states_can_be_saved(tmp_path):
     model = keras.Sequential([keras.Input(batch_shape=X.shape), keras.layers.GRU(UNITS, stateful=True)])
     module = tf.Module()
     module.model = model
-    tf.saved_model.save(module, tmp_path, signatures=freeze(model))
+    tf.saved_model.save(module, tmp_path, signatures=freeze(model).concrete_function)
     serve = tf.saved_model.load(tmp_path).signatures["serving_default"]
     for _ in range(2):
         (actual,) = serve(tf.constant(X)).values()

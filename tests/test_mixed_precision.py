@@ -198,7 +198,7 @@ def test_weights_are_not_cast(kind, module):
         trained = tf.function(lambda x: model(x, training=True)).get_concrete_function(x)
     serve = freeze(model)
     assert parity.difference(serve(tf.constant(x)), model(x)) <= parity.TOLERANCES["bfloat16"]
-    for graph in (trained.graph, serve.graph):
+    for graph in (trained.graph, serve.concrete_function.graph):
         assert ops_of(graph.as_graph_def()).count("TfRnnOps>MixedKerasRNN") == 2
         casts = [op for op in graph.get_operations() if op.type == "Cast" and op.outputs[0].consumers()]
         assert not any(op.inputs[0].shape in shapes for op in casts)

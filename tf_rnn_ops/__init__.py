@@ -32,6 +32,7 @@ from tf_rnn_ops import (
 from tf_rnn_ops._builtin_kernels import enable_builtin_kernels
 from tf_rnn_ops._constant_weights import packed_weights_bytes
 from tf_rnn_ops._conversion import Conversion, LoopConversion, convert
+from tf_rnn_ops._frozen_function import FrozenFunction
 from tf_rnn_ops._graphs import accelerate_graphs
 from tf_rnn_ops._keras.acceleration import Acceleration, accelerate_if_wanted, accelerate_keras, restore_keras
 from tf_rnn_ops._keras.explanation import Explanation, LayerExplanation, explain
@@ -46,6 +47,7 @@ __all__ = [
     "Acceleration",
     "Conversion",
     "Explanation",
+    "FrozenFunction",
     "LayerExplanation",
     "LoopConversion",
     "__version__",

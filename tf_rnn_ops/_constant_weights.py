@@ -9,6 +9,7 @@ that are constants of a graph.
 import collections
 import ctypes
 import functools
+import inspect
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -204,5 +205,7 @@ def _imported(graph: Any, constant: Any, function: Any) -> Any:
             lambda each: None if each is None else next(results), function.structured_outputs, expand_composites=True
         )
 
+    parameters = function.function_type.parameters.values()
+    run.__signature__ = inspect.Signature([inspect.Parameter(each.name, each.kind) for each in parameters])
     args, kwargs = function.structured_input_signature
     return tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)

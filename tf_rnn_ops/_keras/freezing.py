@@ -5,13 +5,14 @@ from typing import Any
 import tensorflow as tf
 
 from tf_rnn_ops import _constant_weights
+from tf_rnn_ops._frozen_function import FrozenFunction
 from tf_rnn_ops._keras import acceleration, explanation, kerases, tracing
 from tf_rnn_ops._keras.exports import check_choice
 
 __all__ = ["freeze"]
 
 
-def freeze(function: Any, *, weight_format: str = "float32") -> Any:
+def freeze(function: Any, *, weight_format: str = "float32") -> FrozenFunction:
     """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
 
     Later changes to the variables have no effect on it. Variables that the function assigns, such as the states of
@@ -41,7 +42,8 @@ def freeze(function: Any, *, weight_format: str = "float32") -> Any:
       weight_format: the format of the packed weights: "float32", "bfloat16" or "int8".
 
     Returns:
-      A concrete function with the arguments and results of `function`; of a model, with its inputs as one argument.
+      A function with the arguments and results of `function`; of a model, with its inputs as the argument `inputs`. It
+      is faster to call than a concrete function, which it has as an attribute.
 
     Raises:
       TypeError: if `function` is neither of them.
@@ -64,7 +66,7 @@ def freeze(function: Any, *, weight_format: str = "float32") -> Any:
             "function must be a Keras model or a concrete function, such as "
             f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
         )
-    return _constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model))
+    return FrozenFunction(_constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model)))
 
 
 def _inference_function(model: Any) -> Any:
