@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_rnn_ops import _library, _private_names
+from tf_rnn_ops._frozen_function import FrozenFunction
 
 _ATTRIBUTE = "_tf_rnn_ops_constant_weights"
 FORMATS = ("float32", "bfloat16", "int8")
@@ -59,8 +60,8 @@ def packed_weights_bytes() -> int:
     return int(_library.call_c(_library.ENGINE_PATH, "TfRnnOps_PackedWeightsBytes", ctypes.c_int64))
 
 
-def frozen(function: Any, weight_format: str, why_not: Callable[[], str]) -> Any:
-    """Returns a concrete function in which variables are constants that ops pack once.
+def frozen(function: Any, weight_format: str, why_not: Callable[[], str]) -> FrozenFunction:
+    """Returns a function in which variables are constants that ops pack once.
 
     Args:
       function: a concrete function.
@@ -179,8 +180,8 @@ def _mark_node(node: Any, weight_format: str) -> bool:
     return is_such
 
 
-def _imported(graph: Any, constant: Any, function: Any) -> Any:
-    """Returns a concrete function that runs a GraphDef.
+def _imported(graph: Any, constant: Any, function: Any) -> FrozenFunction:
+    """Returns a function that runs a GraphDef.
 
     Args:
       graph: the GraphDef of `constant`.
@@ -195,17 +196,23 @@ def _imported(graph: Any, constant: Any, function: Any) -> Any:
     # Nothing else fetches operations without outputs, such as assignments.
     effects = [each for each in imported.graph.get_operations() if not (each.outputs or each.type == "NoOp")]
     compute = imported.prune(inputs, [*outputs, *effects])
+    captured = [*function.captured_inputs]
+    positions = {each.name: i for i, each in enumerate(function.inputs)}
+    taken = [positions[each.name] for each in constant.inputs]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         arguments = tf.nest.flatten((args, kwargs), expand_composites=True)
-        values = [*filter(tf.is_tensor, arguments), *function.captured_inputs]  # others are part of the graph
-        by_name = {each.name: value for each, value in zip(function.inputs, values, strict=True)}
-        results = iter(compute(*(by_name[each.name] for each in constant.inputs)))
+        values = [*filter(tf.is_tensor, arguments), *captured]  # others are part of the graph
+        results = iter(compute(*(values[i] for i in taken)))
         return tf.nest.map_structure(
             lambda each: None if each is None else next(results), function.structured_outputs, expand_composites=True
         )
 
     parameters = function.function_type.parameters.values()
-    run.__signature__ = inspect.Signature([inspect.Parameter(each.name, each.kind) for each in parameters])
+    signature = inspect.Signature([inspect.Parameter(each.name, each.kind) for each in parameters])
+    run.__signature__ = signature  # type: ignore[attr-defined]
     args, kwargs = function.structured_input_signature
-    return tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)
+    concrete = tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)
+    # One thread can compute a graph that calls no functions, as loops do, and uses no GPU.
+    is_for_a_thread = not (graph.library.function or tf.config.list_logical_devices("GPU"))
+    return FrozenFunction(concrete, compute if is_for_a_thread else None, captured, taken)

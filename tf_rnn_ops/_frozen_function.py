@@ -8,12 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names
+from tf_rnn_ops._library import ops
 
 __all__ = ["FrozenFunction"]
 
 # What an argument may be besides tensors: part of the function.
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
-_EXECUTES = None not in (_private_names.EXECUTION, _private_names.FUNCTION_TYPE, _private_names.TAPES)
+_HAS_NAMES = None not in (_private_names.FUNCTION_TYPE, _private_names.TAPES)
 
 
 class FrozenFunction:
@@ -22,9 +23,9 @@ class FrozenFunction:
     Call it with tensors, NumPy arrays or lists, by position or by name, nested as the model or function takes them. It
     returns tensors, nested as the model or function returns them. Several threads may call it at the same time.
 
-    A call does nothing in Python but convert arguments, check their types and shapes, and execute. While a gradient
-    tape or forward accumulator records, in graphs and in the scope of a distribution strategy, it calls
-    `concrete_function`.
+    A call does little in Python but convert arguments and execute, in the thread that calls. While a gradient tape or
+    forward accumulator records, in graphs, in the scope of a distribution strategy, with a GPU, and if the function has
+    loops, it calls `concrete_function`.
 
     Attributes:
       concrete_function: the same function as a `tf.types.experimental.ConcreteFunction`, with the same arguments: to
@@ -44,7 +45,16 @@ class FrozenFunction:
       ValueError: inputs must have the shape [None, 10, 3], but has [2, 3]
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, flat: Any, captured: list[tf.Tensor], taken: list[int]) -> None:
+        """Creates the function.
+
+        Args:
+          function: it, as a concrete function.
+          flat: a concrete function that computes its results, one after the other, from tensors; None if a thread
+            alone cannot run it.
+          captured: tensors that `flat` takes besides those in the arguments of `function`.
+          taken: which tensors `flat` takes, by their places in those in the arguments, followed by `captured`.
+        """
         self.concrete_function = function
         self._process = os.getpid()
         args, kwargs = function.structured_input_signature
@@ -53,11 +63,13 @@ class FrozenFunction:
         # In the order of the inputs of the function.
         self._specs = {**dict(zip(names, args, strict=True)), **{name: kwargs[name] for name in sorted(kwargs)}}
         self._constants = {name: each for name, each in self._specs.items() if isinstance(each, _CONSTANTS)}
-        self._captured = list(function.captured_inputs)
-        self._count_of_outputs = len(function.outputs)
         self._is_plain = all(map(_is_plain, self._specs.values()))
-        # The function runs in the context that made it, also after TensorFlow has made another one.
-        self._context = _private_names.EXECUTION.context() if _EXECUTES else None
+        self._captured, self._taken = captured, taken
+        self._types = [each.dtype for each in function.outputs]
+        # Executes `flat` in the thread of the call.
+        self._caller = None
+        if _HAS_NAMES and flat is not None:
+            self._caller = ops.tf_rnn_ops_function_caller(flat.name, [each.shape for each in flat.inputs])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != self._process:
@@ -67,16 +79,23 @@ class FrozenFunction:
             )
         if not self._is_plain:
             return self.concrete_function(*args, **kwargs)
-        values = self._bound(args, kwargs)
-        tensors = [each for name, spec in self._specs.items() for each in _flat(spec, values[name], name)]
-        if self._context is None or _does_more_than_execute():
+        values = args if len(args) == len(self._specs) and not kwargs else self._bound(args, kwargs)
+        tensors: list[tf.Tensor] = []
+        for (name, spec), value in zip(self._specs.items(), values, strict=True):
+            _append(tensors, spec, value, name)
+        if self._caller is None or _does_more_than_execute():
+            self._check(tensors)
             return self._call_concrete(tensors)
-        function = self.concrete_function
-        outputs = self._context.call_function(function.name, tensors + self._captured, self._count_of_outputs)
-        return function.function_type.pack_output(outputs)
+        taken = [(tensors + self._captured)[i] for i in self._taken]
+        try:
+            results = ops.tf_rnn_ops_call_in_thread(self._caller, taken, self._types)
+        except tf.errors.InvalidArgumentError:
+            self._check(tensors)
+            raise
+        return self.concrete_function.function_type.pack_output(results)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of a call by name."""
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Returns the arguments of a call, in order."""
         if len(args) > len(self._specs):
             raise TypeError(f"the function takes {self._described()}, but got {len(args)} arguments")
         by_position = dict(zip(self._specs, args, strict=False))
@@ -89,7 +108,16 @@ class FrozenFunction:
         for name in self._specs:
             if name not in values:
                 raise TypeError(f"the function takes {self._described()}, but {name} is missing")
-        return values
+        return [values[name] for name in self._specs]
+
+    def _check(self, tensors: list[tf.Tensor]) -> None:
+        """Raises an error if a tensor has another type or shape than the function takes."""
+        inputs = [each for name, spec in self._specs.items() for each in _named(spec, name)]
+        for (name, spec), tensor in zip(inputs, tensors, strict=True):
+            if tensor.dtype != spec.dtype:
+                raise TypeError(f"{name} must have the type {spec.dtype.name}, but has {tensor.dtype.name}")
+            if not spec.shape.is_compatible_with(tensor.shape):
+                raise ValueError(f"{name} must have the shape {spec.shape.as_list()}, but has {tensor.shape.as_list()}")
 
     def _described(self) -> str:
         return f"{len(self._specs)} arguments ({', '.join(self._specs)})"
@@ -122,22 +150,35 @@ def _is_plain(spec: Any) -> bool:
     return isinstance(spec, (tf.TensorSpec, *_CONSTANTS))
 
 
-def _flat(spec: Any, value: Any, name: str) -> Iterator[tf.Tensor]:
-    """Yields the tensors of an argument, converted and checked, in the order of the inputs of the function.
+def _named(spec: Any, name: str) -> Iterator[tuple[str, tf.TensorSpec]]:
+    """Yields the tensors of an argument, in order, with what errors call them."""
+    if isinstance(spec, tf.TensorSpec):
+        yield name, spec
+    elif isinstance(spec, Mapping):
+        for key in sorted(spec):
+            yield from _named(spec[key], f"{name}[{key!r}]")
+    elif isinstance(spec, (list, tuple)):
+        for i, each in enumerate(spec):
+            yield from _named(each, f"{name}[{i}]")
+
+
+def _append(tensors: list[tf.Tensor], spec: Any, value: Any, name: str) -> None:
+    """Appends the tensors of an argument, in order, to a list.
 
     Args:
+      tensors: the list.
       spec: what the function takes.
       value: what it got.
-      name: what errors call the argument.
+      name: what errors call it.
     """
     if isinstance(spec, tf.TensorSpec):
-        yield _tensor(spec, value, name)
+        tensors.append(value if isinstance(value, tf.Tensor) else _converted(spec, value, name))
     elif isinstance(spec, Mapping):
         if not isinstance(value, Mapping) or value.keys() != spec.keys():
             got = f"has {list(value)}" if isinstance(value, Mapping) else f"is a {type(value).__name__}"
             raise ValueError(f"{name} must be a dictionary with the keys {list(spec)}, but {got}")
         for key in sorted(spec):
-            yield from _flat(spec[key], value[key], f"{name}[{key!r}]")
+            _append(tensors, spec[key], value[key], f"{name}[{key!r}]")
     elif isinstance(spec, (list, tuple)):
         if len(spec) == 1 and not isinstance(value, (list, tuple)):
             value = [value]  # as Keras takes it
@@ -145,20 +186,14 @@ def _flat(spec: Any, value: Any, name: str) -> Iterator[tf.Tensor]:
             got = f"has {len(value)}" if isinstance(value, (list, tuple)) else f"is a {type(value).__name__}"
             raise ValueError(f"{name} must be a {type(spec).__name__} of {len(spec)}, but {got}")
         for i, each in enumerate(spec):
-            yield from _flat(each, value[i], f"{name}[{i}]")
+            _append(tensors, each, value[i], f"{name}[{i}]")
     elif value is not spec and value != spec:
         raise ValueError(f"{name} must be {spec!r}, as when the function was made, but is {value!r}")
 
 
-def _tensor(spec: tf.TensorSpec, value: Any, name: str) -> tf.Tensor:
-    """Returns an argument as a tensor, if it has the type and shape that the function takes."""
-    if not isinstance(value, tf.Tensor):
-        try:
-            value = tf.constant(value, spec.dtype)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must be convertible to {spec.dtype.name}, but: {error}") from error
-    elif value.dtype != spec.dtype:
-        raise TypeError(f"{name} must have the type {spec.dtype.name}, but has {value.dtype.name}")
-    if not spec.shape.is_compatible_with(value.shape):
-        raise ValueError(f"{name} must have the shape {spec.shape.as_list()}, but has {value.shape.as_list()}")
-    return value
+def _converted(spec: tf.TensorSpec, value: Any, name: str) -> tf.Tensor:
+    """Returns an argument that is not a tensor as one."""
+    try:
+        return tf.constant(value, spec.dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be convertible to {spec.dtype.name}, but: {error}") from error

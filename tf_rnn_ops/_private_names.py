@@ -90,12 +90,6 @@ TAPES = _find(
     "tells whether a gradient tape records",
     "cells that are called one step at a time run Keras's code",
 )
-EXECUTION = _find(
-    "tensorflow.python.eager.context",
-    ("context", "Context.call_function"),
-    "executes a function",
-    "a function that `freeze` returned takes as long to call as others",
-)
 FUNCTION_TYPE = _find(
     "tensorflow.core.function.polymorphism.function_type",
     ("FunctionType.pack_output",),

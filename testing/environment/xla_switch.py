@@ -22,6 +22,8 @@ import tf_rnn_ops
 # Run every nth test; 0: off.
 EVERY = int(os.environ.get("TF_RNN_OPS_TEST_XLA", "0"))
 
+# XLA cannot compile the ops that call a function in a thread.
+_NEVER_COMPILED = ("tf_rnn_ops_function_caller", "tf_rnn_ops_call_in_thread")
 _TESTING = pathlib.Path(__file__).parent.parent
 _FOLDERS = (str(_TESTING), str(_TESTING.with_name("tests")))
 
@@ -29,7 +31,7 @@ _FOLDERS = (str(_TESTING), str(_TESTING.with_name("tests")))
 def turn_on() -> None:
     """Turns the switch on, for the rest of the process."""
     library = tf_rnn_ops._library
-    for name in dir(library.ops):
+    for name in set(dir(library.ops)).difference(_NEVER_COMPILED):
         if name.lower().startswith("tf") and not name.endswith("_eager_fallback"):
             setattr(library.ops, name, _compiled(getattr(library.ops, name)))
     for name in tf_rnn_ops.raw_ops.__all__:

@@ -66,7 +66,7 @@ def freeze(function: Any, *, weight_format: str = "float32") -> FrozenFunction:
             "function must be a Keras model or a concrete function, such as "
             f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
         )
-    return FrozenFunction(_constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model)))
+    return _constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model))
 
 
 def _inference_function(model: Any) -> Any:
