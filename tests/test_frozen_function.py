@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from checks.keras_layers import FEATURES, TIME, data
+from checks.keras_layers import FEATURES, TIME, data, needs_xla
 from environment import forked, process_resources
 
 from tf_rnn_ops import FrozenFunction, _frozen_function, accelerate_keras, freeze, layers
@@ -231,11 +231,17 @@ def test_calls_in_graphs(model):
     inputs = tf.data.Dataset.from_tensor_slices(X).batch(3)
     for actual in (
         tf.function(serve)(x),
-        tf.function(lambda x: serve(inputs=x), jit_compile=True)(x),
+        tf.function(lambda x: serve(inputs=x))(x),
         tf.squeeze(tf.vectorized_map(lambda x: serve(x[tf.newaxis]), x), 1),
         next(iter(inputs.map(serve))),
     ):
         check_equal(actual, model(x))
+
+
+@needs_xla
+def test_calls_that_xla_compiles(model):
+    serve = freeze(model)
+    check_equal(tf.function(lambda x: serve(x), jit_compile=True)(tf.constant(X)), model(X))
 
 
 SCOPES = {
