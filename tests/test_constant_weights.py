@@ -847,19 +847,7 @@ def test_freezing_layers_with_dropout(implementation):
     assert packed_weights_bytes() > 0
 
 
-def test_a_frozen_function_with_states_can_be_saved(tmp_path):
-    model = keras.Sequential([keras.Input(batch_shape=X.shape), keras.layers.GRU(UNITS, stateful=True)])
-    module = tf.Module()
-    module.model = model
-    tf.saved_model.save(module, tmp_path, signatures=freeze(model).concrete_function)
-    serve = tf.saved_model.load(tmp_path).signatures["serving_default"]
-    for _ in range(2):
-        (actual,) = serve(tf.constant(X)).values()
-        check(actual, model(X))
-
-
-def test_freezing_keeps_states_as_variables():
-    """Also those that a function assigns in a loop or a call."""
+def test_freezing_keeps_variables_that_a_loop_assigns():
     model = keras.Sequential([keras.Input(batch_shape=X.shape), keras.layers.GRU(UNITS, stateful=True)])
     count, scale = tf.Variable(0), tf.Variable(2.0)
 

@@ -126,24 +126,6 @@ def test_a_model_of_one_input_in_a_list(only_executes):
         check_equal(serve(each), model([X]))
 
 
-def test_variables_that_a_function_assigns(only_executes):
-    """Also with arguments that it does not use, and a result that no argument changes."""
-    model = keras.Sequential([keras.Input(batch_shape=X.shape), keras.layers.LSTM(4, stateful=True)])
-    total = tf.Variable(tf.zeros([3, 4]))
-
-    def infer(unused, x):
-        y = model(x)
-        total.assign_add(y)
-        return y, tf.constant(5)
-
-    serve = freeze(concrete(infer, tf.TensorSpec([]), SPEC))
-    expected = [model(X) for _ in range(3)]
-    model.layers[0].reset_states() if hasattr(model.layers[0], "reset_states") else model.layers[0].reset_state()
-    for each in expected:
-        check_equal(serve(0, X), (each, tf.constant(5)))
-    check_equal(tf.convert_to_tensor(total), tf.add_n(expected))
-
-
 def test_a_loaded_signature_takes_arguments_by_position(layer, only_executes, tmp_path):
     function = concrete(lambda x, a: {"y": layer(x) + a}, SPEC, tf.TensorSpec([]))
     module = tf.Module()

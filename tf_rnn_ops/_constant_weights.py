@@ -16,8 +16,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_rnn_ops import _library, _private_names
-from tf_rnn_ops._frozen_function import FrozenFunction
+from tf_rnn_ops import _library, _private_names, _state_variables
+from tf_rnn_ops._frozen_function import STATES, FrozenFunction
 
 _ATTRIBUTE = "_tf_rnn_ops_constant_weights"
 FORMATS = ("float32", "bfloat16", "int8")
@@ -60,12 +60,15 @@ def packed_weights_bytes() -> int:
     return int(_library.call_c(_library.ENGINE_PATH, "TfRnnOps_PackedWeightsBytes", ctypes.c_int64))
 
 
-def frozen(function: Any, weight_format: str, why_not: Callable[[], str]) -> FrozenFunction:
-    """Returns a function in which variables are constants that ops pack once.
+def frozen(
+    function: Any, weight_format: str, zeroed: Iterable[tf.Variable], why_not: Callable[[], str]
+) -> FrozenFunction:
+    """Returns a function in which variables are constants that ops pack once, or states if it assigns them.
 
     Args:
       function: a concrete function.
       weight_format: the format of the packed weights.
+      zeroed: the variables that are zero at first if they are states. Others have the values that they have now.
       why_not: returns why the function does not contain the ops, for the error.
 
     Raises:
@@ -92,7 +95,27 @@ def frozen(function: Any, weight_format: str, why_not: Callable[[], str]) -> Fro
     if not mark_graph(graph, weight_format):
         names = ", ".join(sorted(_OPS))
         raise ValueError(f"function must contain one of {names} with is_training=False, but does not:{why_not()}")
-    return _imported(graph, constant, function)
+    by_handle = {id(each.handle): each for each in variables}
+    left = {each.name for each in constant.inputs}
+    assigned = {
+        each.op.name: by_handle[id(handle)]
+        for handle, each in _captured(function)
+        if each.name in left and id(handle) in by_handle
+    }
+    lifted = _state_variables.lift(graph, assigned)
+    zeroed = {id(each.handle) for each in zeroed}
+    initial = [
+        tf.zeros_like(each) if id(each.handle) in zeroed else each.read_value()
+        for each in (assigned[name] for name in lifted)
+    ]
+    again = functools.partial(frozen, weight_format=weight_format, zeroed=(), why_not=why_not)
+    return _imported(graph, constant, function, lifted, initial, again)
+
+
+def _captured(function: Any) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Returns the tensors that a concrete function captures, with their placeholders."""
+    captured = function.captured_inputs
+    return zip(captured, function.inputs[len(function.inputs) - len(captured) :], strict=True)
 
 
 def _unassigned(function: Any) -> list[tf.Variable]:
@@ -115,11 +138,9 @@ def _unassigned(function: Any) -> list[tf.Variable]:
         called = [each.name for each in _functions_of(node) if each.name in functions]
         return any(is_assigned(each, functions[each].signature.input_arg[index].name) for each in called)
 
-    captured = function.captured_inputs
-    placeholders = function.inputs[len(function.inputs) - len(captured) :]
     assigned = {
         id(handle)
-        for handle, each in zip(captured, placeholders, strict=True)
+        for handle, each in _captured(function)
         if each.dtype == tf.resource and is_assigned("", each.op.name)
     }
     return [each for each in function.graph.variables if id(each.handle) not in assigned]
@@ -180,39 +201,54 @@ def _mark_node(node: Any, weight_format: str) -> bool:
     return is_such
 
 
-def _imported(graph: Any, constant: Any, function: Any) -> FrozenFunction:
+def _imported(
+    graph: Any,
+    constant: Any,
+    function: Any,
+    lifted: dict[str, str],
+    initial: list[tf.Tensor],
+    freeze: Callable[[Any], FrozenFunction],
+) -> FrozenFunction:
     """Returns a function that runs a GraphDef.
 
     Args:
-      graph: the GraphDef of `constant`.
+      graph: the GraphDef of `constant`, with states.
       constant: a concrete function with some of the inputs of `function`, by name, and all its outputs.
       function: a concrete function with the arguments and results.
+      lifted: the nodes of the states after a run, by those before it.
+      initial: the values of the states at first.
+      freeze: what `FrozenFunction` takes.
     """
     imported = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
-    inputs, outputs = (
-        [imported.graph.get_tensor_by_name(each.name) for each in group]
-        for group in (constant.inputs, constant.outputs)
-    )
+    inputs = [each.name for each in constant.inputs if each.op.name not in lifted]
+    tensor = imported.graph.get_tensor_by_name
+    states, new_states = ([tensor(f"{each}:0") for each in names] for names in (lifted.keys(), lifted.values()))
     # Nothing else fetches operations without outputs, such as assignments.
     effects = [each for each in imported.graph.get_operations() if not (each.outputs or each.type == "NoOp")]
-    compute = imported.prune(inputs, [*outputs, *effects])
+    compute = imported.prune(
+        [*map(tensor, inputs), *states], [*(tensor(each.name) for each in constant.outputs), *new_states, *effects]
+    )
     captured = [*function.captured_inputs]
     positions = {each.name: i for i, each in enumerate(function.inputs)}
-    taken = [positions[each.name] for each in constant.inputs]
+    taken = [positions[each] for each in inputs]
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        before = kwargs.pop(STATES) if lifted else ()
         arguments = tf.nest.flatten((args, kwargs), expand_composites=True)
         values = [*filter(tf.is_tensor, arguments), *captured]  # others are part of the graph
-        results = iter(compute(*(values[i] for i in taken)))
-        return tf.nest.map_structure(
+        results = iter(compute(*(values[i] for i in taken), *before))
+        structured = tf.nest.map_structure(
             lambda each: None if each is None else next(results), function.structured_outputs, expand_composites=True
         )
+        return (structured, (*results,)[: len(lifted)]) if lifted else structured
 
-    parameters = function.function_type.parameters.values()
-    signature = inspect.Signature([inspect.Parameter(each.name, each.kind) for each in parameters])
-    run.__signature__ = signature  # type: ignore[attr-defined]
     args, kwargs = function.structured_input_signature
+    parameters = [inspect.Parameter(each.name, each.kind) for each in function.function_type.parameters.values()]
+    if lifted:
+        parameters.append(inspect.Parameter(STATES, inspect.Parameter.KEYWORD_ONLY))
+        kwargs = {**kwargs, STATES: tuple(tf.TensorSpec(each.shape, each.dtype) for each in states)}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     concrete = tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)
     # One thread can compute a graph that calls no functions, as loops do, and uses no GPU.
     is_for_a_thread = not (graph.library.function or tf.config.list_logical_devices("GPU"))
-    return FrozenFunction(concrete, compute if is_for_a_thread else None, captured, taken)
+    return FrozenFunction(concrete, compute if is_for_a_thread else None, captured, taken, initial, freeze)

@@ -1,8 +1,11 @@
 """A function whose call from Python costs little more than TensorFlow's execution of it."""
 
+import contextlib
+import functools
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +14,8 @@ from tf_rnn_ops import _private_names
 from tf_rnn_ops._library import ops
 
 __all__ = ["FrozenFunction"]
+
+STATES = "states"  # the argument of concrete functions with states
 
 # What an argument may be besides tensors: part of the function.
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
@@ -45,23 +50,36 @@ class FrozenFunction:
       ValueError: inputs must have the shape [None, 10, 3], but has [2, 3]
     """
 
-    def __init__(self, function: Any, flat: Any, captured: list[tf.Tensor], taken: list[int]) -> None:
+    def __init__(
+        self,
+        function: Any,
+        flat: Any,
+        captured: list[tf.Tensor],
+        taken: list[int],
+        initial: list[tf.Tensor],
+        freeze: Callable[[Any], "FrozenFunction"],
+    ) -> None:
         """Creates the function.
 
         Args:
-          function: it, as a concrete function.
+          function: it, as a concrete function. With states, it also takes them, as `STATES`, and also returns them.
           flat: a concrete function that computes its results, one after the other, from tensors; None if a thread
             alone cannot run it.
-          captured: tensors that `flat` takes besides those in the arguments of `function`.
-          taken: which tensors `flat` takes, by their places in those in the arguments, followed by `captured`.
+          captured: tensors that `flat` takes besides those in the arguments of `function` and the states.
+          taken: which tensors `flat` takes before the states, by their places in those in the arguments, followed by
+            `captured`.
+          initial: the states at first.
+          freeze: returns another concrete function with the same format of weights, frozen.
         """
         self.concrete_function = function
         self._process = os.getpid()
         args, kwargs = function.structured_input_signature
         parameters = function.function_type.parameters.values()
         names = [each.name for each in parameters if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+        kwargs = {name: kwargs[name] for name in sorted(kwargs) if not (initial and name == STATES)}
+        self._args = names
         # In the order of the inputs of the function.
-        self._specs = {**dict(zip(names, args, strict=True)), **{name: kwargs[name] for name in sorted(kwargs)}}
+        self._specs = {**dict(zip(names, args, strict=True)), **kwargs}
         self._constants = {name: each for name, each in self._specs.items() if isinstance(each, _CONSTANTS)}
         self._is_plain = all(map(_is_plain, self._specs.values()))
         self._captured, self._taken = captured, taken
@@ -70,6 +88,86 @@ class FrozenFunction:
         self._caller = None
         if _HAS_NAMES and flat is not None:
             self._caller = ops.tf_rnn_ops_function_caller(flat.name, [each.shape for each in flat.inputs])
+        self._initial, self._states, self._lock = initial, initial, threading.Lock()
+        self._for_many_streams = functools.cache(lambda: freeze(self._concrete_function_for_many()))
+
+    def stream(self) -> "FrozenFunction":
+        """Returns the same function with states of its own, which are those at first. It needs memory only for these.
+
+        Raises:
+          ValueError: if the function has no states.
+        """
+        if not self._initial:
+            raise ValueError("the function must have states, such as those of a layer with stateful=True, but has none")
+        stream = object.__new__(FrozenFunction)
+        stream.__dict__.update(self.__dict__, _states=self._initial, _lock=threading.Lock())
+        return stream
+
+    def batch(self, streams: "Sequence[FrozenFunction]", *args: Any, **kwargs: Any) -> Any:
+        """Calls several streams at once, which takes less time than one after the other.
+
+        The first such call traces the function for any number of streams, which takes seconds, and memory for its
+        constants.
+
+        Args:
+          streams: different streams of this function, which may be one of them.
+          *args: the arguments of all streams: tensors with an axis in front, [streams, ...].
+          **kwargs: other arguments, by name.
+
+        Returns:
+          The results of all streams, with an axis in front, [streams, ...].
+
+        Raises:
+          ValueError: if `streams` has none, others or some twice, or if an argument has another shape.
+        """
+        if not streams or any(each._initial is not self._initial for each in streams) or not self._initial:
+            raise ValueError("streams must be streams of this function, at least one")
+        if len({*map(id, streams)}) < len(streams):
+            raise ValueError("streams must differ, but some occur twice")
+        tensors = self._flat(args, kwargs)
+        _check([(name, _stacked(spec, len(streams))) for name, spec in self._inputs()], tensors)
+        with contextlib.ExitStack() as locks:
+            for each in sorted(streams, key=id):  # in the same order in all threads
+                locks.enter_context(each._lock)
+            states = tuple(map(tf.stack, zip(*(each._states for each in streams), strict=True)))
+            results, states = self._for_many_streams()(tuple(tensors), states)
+            for each, *own in zip(streams, *map(tf.unstack, states), strict=True):
+                each._states = own
+        return results
+
+    def _concrete_function_for_many(self) -> Any:
+        """Returns a concrete function of the tensors and states of streams, stacked. It returns results and states."""
+
+        def call(tensors: tuple[tf.Tensor, ...], states: tuple[tf.Tensor, ...]) -> Any:
+            return tf.vectorized_map(lambda each: self._call_concrete(*each), (tensors, states))
+
+        specs = tuple(_stacked(spec) for _, spec in self._inputs())
+        return tf.function(call, autograph=False).get_concrete_function(specs, tuple(map(_stacked, self._initial)))
+
+    @property
+    def states(self) -> list[tf.Tensor]:
+        """The states after the last call: of the layers in the order of the model, and of random seeds. Can be set.
+
+        Raises:
+          ValueError: if you set another number of states, or a state with another shape.
+          TypeError: if you set a state that cannot have the type.
+        """
+        return list(self._states)
+
+    @states.setter
+    def states(self, states: Sequence[Any]) -> None:
+        tensors: list[tf.Tensor] = []
+        _, arguments = self.concrete_function.structured_input_signature
+        specs = list(arguments[STATES]) if self._initial else []
+        _append(tensors, specs, states, STATES)
+        _check([*_named(specs, STATES)], tensors)
+        with self._lock:
+            self._states = tensors
+
+    def reset(self) -> None:
+        """Makes the states those at first: zeros of layers, and others as they were when `freeze` was called."""
+        with self._lock:
+            self._states = self._initial
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != self._process:
@@ -78,17 +176,39 @@ class FrozenFunction:
                 'it with the method "spawn" of multiprocessing, and call freeze in it'
             )
         if not self._is_plain:
-            return self.concrete_function(*args, **kwargs)
+            call = functools.partial(self.concrete_function, *args, **kwargs)
+            return self._with_states(lambda states: call(**{STATES: tuple(states)})) if self._initial else call()
+        tensors = self._flat(args, kwargs)
+        return self._with_states(functools.partial(self._run, tensors)) if self._initial else self._run(tensors, [])
+
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns the tensors in the arguments of a call, in order."""
         values = args if len(args) == len(self._specs) and not kwargs else self._bound(args, kwargs)
         tensors: list[tf.Tensor] = []
         for (name, spec), value in zip(self._specs.items(), values, strict=True):
             _append(tensors, spec, value, name)
+        return tensors
+
+    def _with_states(self, call: Callable[[list[tf.Tensor]], tuple[Any, Sequence[tf.Tensor]]]) -> Any:
+        """Calls a function of the states that returns results and the next states. Returns the results."""
+        if not tf.executing_eagerly():
+            raise ValueError(
+                "a function with states must be called eagerly, because a graph does not keep them: call "
+                f"concrete_function, which takes `{STATES}` and returns a tuple of the results and the next states"
+            )
+        with self._lock:
+            results, states = call(self._states)
+            self._states = list(states)
+        return results
+
+    def _run(self, tensors: list[tf.Tensor], states: list[tf.Tensor]) -> Any:
+        """Returns the results; with states, a tuple of them and the next states."""
         if self._caller is None or _does_more_than_execute():
             self._check(tensors)
-            return self._call_concrete(tensors)
+            return self._call_concrete(tensors, states)
         taken = [(tensors + self._captured)[i] for i in self._taken]
         try:
-            results = ops.tf_rnn_ops_call_in_thread(self._caller, taken, self._types)
+            results = ops.tf_rnn_ops_call_in_thread(self._caller, taken + states, self._types)
         except tf.errors.InvalidArgumentError:
             self._check(tensors)
             raise
@@ -111,25 +231,28 @@ class FrozenFunction:
         return [values[name] for name in self._specs]
 
     def _check(self, tensors: list[tf.Tensor]) -> None:
-        """Raises an error if a tensor has another type or shape than the function takes."""
-        inputs = [each for name, spec in self._specs.items() for each in _named(spec, name)]
-        for (name, spec), tensor in zip(inputs, tensors, strict=True):
-            if tensor.dtype != spec.dtype:
-                raise TypeError(f"{name} must have the type {spec.dtype.name}, but has {tensor.dtype.name}")
-            if not spec.shape.is_compatible_with(tensor.shape):
-                raise ValueError(f"{name} must have the shape {spec.shape.as_list()}, but has {tensor.shape.as_list()}")
+        """Raises an error if a tensor of the arguments has another type or shape than the function takes."""
+        _check(self._inputs(), tensors)
+
+    def _inputs(self) -> list[tuple[str, tf.TensorSpec]]:
+        """Returns what errors call the tensors in the arguments, and what they must be, in order."""
+        return [each for name, spec in self._specs.items() for each in _named(spec, name)]
 
     def _described(self) -> str:
         return f"{len(self._specs)} arguments ({', '.join(self._specs)})"
 
-    def _call_concrete(self, tensors: list[tf.Tensor]) -> Any:
+    def _call_concrete(self, tensors: Sequence[tf.Tensor], states: Sequence[tf.Tensor]) -> Any:
         """Calls the concrete function with these tensors in place of the specs of its arguments."""
         remaining = iter(tensors)
-        args, kwargs = tf.nest.map_structure(
-            lambda spec: next(remaining) if isinstance(spec, tf.TensorSpec) else spec,
-            self.concrete_function.structured_input_signature,
-        )
-        return self.concrete_function(*args, **kwargs)
+
+        def filled(spec: Any) -> Any:
+            return tf.nest.map_structure(
+                lambda each: next(remaining) if isinstance(each, tf.TensorSpec) else each, spec
+            )
+
+        values = {name: filled(spec) for name, spec in self._specs.items()}
+        args = [values.pop(name) for name in self._args]
+        return self.concrete_function(*args, **values, **({STATES: tuple(states)} if states else {}))
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -138,9 +261,28 @@ class FrozenFunction:
         )
 
 
+def _stacked(each: Any, count: int | None = None) -> tf.TensorSpec:
+    """Returns the spec of several tensors with an axis in front, from a tensor or spec of one."""
+    return tf.TensorSpec(each.shape if each.shape.rank is None else [count, *each.shape], each.dtype)
+
+
 def _does_more_than_execute() -> bool:
     """Returns whether TensorFlow does more with a function now than execute it."""
     return not tf.executing_eagerly() or _private_names.TAPES.could_possibly_record() or tf.distribute.has_strategy()
+
+
+def _check(inputs: list[tuple[str, tf.TensorSpec]], tensors: list[tf.Tensor]) -> None:
+    """Raises an error if a tensor has another type or shape than it must have.
+
+    Args:
+      inputs: what errors call the tensors, and what they must be.
+      tensors: the tensors.
+    """
+    for (name, spec), tensor in zip(inputs, tensors, strict=True):
+        if tensor.dtype != spec.dtype:
+            raise TypeError(f"{name} must have the type {spec.dtype.name}, but has {tensor.dtype.name}")
+        if not spec.shape.is_compatible_with(tensor.shape):
+            raise ValueError(f"{name} must have the shape {spec.shape.as_list()}, but has {tensor.shape.as_list()}")
 
 
 def _is_plain(spec: Any) -> bool:

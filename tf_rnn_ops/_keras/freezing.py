@@ -1,5 +1,8 @@
 """Functions for inference whose recurrent weights are packed once."""
 
+import inspect
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -8,17 +11,22 @@ from tf_rnn_ops import _constant_weights
 from tf_rnn_ops._frozen_function import FrozenFunction
 from tf_rnn_ops._keras import acceleration, explanation, kerases, tracing
 from tf_rnn_ops._keras.exports import check_choice
+from tf_rnn_ops._keras.private_names import FLATTEN_LAYERS
 
 __all__ = ["freeze"]
 
 
-def freeze(function: Any, *, weight_format: str = "float32") -> FrozenFunction:
+def freeze(
+    function: Any, *, weight_format: str = "float32", states: Mapping[str, int | str] | None = None
+) -> FrozenFunction:
     """Returns a function for inference whose variables are constants, with recurrent weights packed once for all calls.
 
-    Later changes to the variables have no effect on it. Variables that the function assigns, such as the states of
-    stateful layers and of random seeds, stay variables; to save such a function, also make the model an attribute of
-    the saved module. It is faster than `function`, above all for few sequences, and with "bfloat16" or "int8" faster
-    again. How much results then differ is in docs/guides/serving.md.
+    Later changes to the variables have no effect on it. It is faster than `function`, above all for few sequences, and
+    with "bfloat16" or "int8" faster again. How much results then differ is in docs/guides/serving.md.
+
+    Variables that `function` assigns, such as the states of layers with `stateful=True` and of random seeds, become
+    states of the new function, which keeps them from call to call, apart from the variables: see
+    `FrozenFunction.stream`. Those that a loop assigns stay variables.
 
     `weight_format` is what recurrent ops of type float32 multiply, on CPUs:
 
@@ -40,6 +48,10 @@ def freeze(function: Any, *, weight_format: str = "float32") -> FrozenFunction:
         `KerasRNN`, `CudnnRNN`, `CudnnRNNV2`, `CudnnRNNV3` (also TensorFlow's own) and `StatelessCudnnRNN`. A cell that
         the model or function calls one step at a time runs on the op only with a static batch of 1.
       weight_format: the format of the packed weights: "float32", "bfloat16" or "int8".
+      states: arguments that become states, by the names of the model's inputs or the function's arguments, and the
+        results that are their next values: the place in a tuple or list, or the key in a dictionary. They start as
+        zeros, and sizes that are not known, such as that of the batch, as 1. The function then takes the other tensors,
+        by name, and returns the other results, or all if there are no others; without a tuple, if it is one.
 
     Returns:
       A function with the arguments and results of `function`; of a model, with its inputs as the argument `inputs`. It
@@ -47,8 +59,8 @@ def freeze(function: Any, *, weight_format: str = "float32") -> FrozenFunction:
 
     Raises:
       TypeError: if `function` is neither of them.
-      ValueError: if `weight_format` is another format, if the model has no known inputs, or if the function contains
-        none of these ops with `is_training=False`.
+      ValueError: if `weight_format` is another format, if the model has no known inputs, if the function contains none
+        of these ops with `is_training=False`, or if `states` names what the function does not have.
       RuntimeError: if this version of TensorFlow cannot freeze functions.
 
     Examples:
@@ -66,7 +78,68 @@ def freeze(function: Any, *, weight_format: str = "float32") -> FrozenFunction:
             "function must be a Keras model or a concrete function, such as "
             f"tf.function(f).get_concrete_function(tf.TensorSpec([None, 10, 3])), but is a {type(function).__name__}"
         )
-    return _constant_weights.frozen(function, weight_format, why_not=lambda: _why_not(model))
+    zeroed = [] if model is None else _states_of_layers(model)
+    if states:
+        function, variables = _with_state_variables(function, states)
+        zeroed += variables
+    return _constant_weights.frozen(function, weight_format, zeroed, why_not=lambda: _why_not(model))
+
+
+def _with_state_variables(function: Any, states: Mapping[str, int | str]) -> tuple[Any, list[tf.Variable]]:
+    """Returns a concrete function that keeps arguments and results of another one in variables, and these.
+
+    Args:
+      function: the other concrete function.
+      states: the results by the names of the arguments, as in `freeze`.
+    """
+    signature = function.structured_input_signature
+    specs = {each.name: each for each in tf.nest.flatten(signature) if isinstance(each, tf.TensorSpec)}
+    outputs = function.structured_outputs
+    places = (
+        list(outputs)
+        if isinstance(outputs, Mapping)
+        else list(range(len(outputs)))
+        if isinstance(outputs, (list, tuple))
+        else []
+    )
+    for of_what, given, known in (("inputs", states.keys(), specs), ("results", states.values(), places)):
+        unknown = [each for each in given if each not in known]
+        if unknown:
+            raise ValueError(
+                f"states must be {of_what} of the function, which are {list(known)}, but {unknown[0]!r} is none"
+            )
+    variables = {}
+    for name in states:
+        zeros = tf.zeros([size or 1 for size in specs[name].shape], specs[name].dtype)
+        variables[name] = tf.Variable(zeros, trainable=False, shape=specs[name].shape)
+    others = {re.sub(r"\W", "_", name): each for name, each in specs.items() if name not in states}
+
+    def call(*tensors: tf.Tensor) -> Any:
+        values = dict(zip((each.name for each in others.values()), tensors, strict=True))
+        values |= {name: each.read_value() for name, each in variables.items()}
+        args, kwargs = tf.nest.map_structure(
+            lambda each: values[each.name] if isinstance(each, tf.TensorSpec) else each, signature
+        )
+        results = function(*args, **kwargs)
+        for name, place in states.items():
+            variables[name].assign(results[place])
+        kept = [each for each in places if each not in states.values()] or places
+        if isinstance(results, Mapping):
+            return {each: results[each] for each in kept}
+        return results[kept[0]] if len(kept) == 1 else tuple(results[each] for each in kept)
+
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in others]
+    )
+    return tf.function(call, autograph=False).get_concrete_function(*others.values()), list(variables.values())
+
+
+def _states_of_layers(model: Any) -> list[tf.Variable]:
+    """Returns the states of the stateful recurrent layers of a model, and of the layers in it."""
+    layers: Any = getattr(model, FLATTEN_LAYERS, list)()
+    states = tf.nest.flatten([getattr(each, "states", None) for each in layers])
+    values = [each if isinstance(each, tf.Variable) else getattr(each, "value", None) for each in states]
+    return [each for each in values if isinstance(each, tf.Variable)]
 
 
 def _inference_function(model: Any) -> Any:
