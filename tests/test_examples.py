@@ -81,6 +81,18 @@ def test_maml_adapts_faster_than_the_baselines(tmp_path):
     pictures.assert_is_png(tmp_path / "new" / "maml.png")
 
 
+def test_streaming():
+    printed = processes.run_program(str(pages.EXAMPLES / "streaming.py"), "--steps=20", "--batch=4", "--seconds=0.5")
+    before = re.search(r"^voice to noise: (-?\d+\.\d) dB before$", printed, re.MULTILINE)
+    rows = re.findall(r"^(\S.*?) +(\d+\.\d+) +(\d+\.\d+) +(-?\d+\.\d)$", printed, re.MULTILINE)
+    assert [name for name, *_ in rows][:4] == ["Keras, predict_on_batch", "accelerated", "frozen", "frozen, int8"]
+    assert before is not None
+    after = [float(each) for *_, each in rows]
+    assert min(after) > float(before[1]) + 1
+    assert max(after) - min(after) < 0.3
+    assert all(0 < float(median) <= float(most) for _, median, most, _ in rows)
+
+
 def test_gpu_saved_model_is_served_and_trained():
     printed = processes.run_program(str(pages.EXAMPLES / "gpu_saved_model.py"), "--steps=40")
     untrained, trained = re.findall(r"^(?:after|trained).*: loss (\d\.\d+)$", printed, re.MULTILINE)
