@@ -24,6 +24,8 @@ FORMATS = ("float32", "bfloat16", "int8")
 _OPS = frozenset(op for op, facts in _library.op_table().items() if facts.weights)
 # The ops that read a variable.
 _READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"])
+_CALLS_OF_PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+_HANDLES = (tf.resource, tf.variant)
 # The ops that call functions whose arguments are their last inputs.
 _CALLS = frozenset(
     [
@@ -249,6 +251,22 @@ def _imported(
         kwargs = {**kwargs, STATES: tuple(tf.TensorSpec(each.shape, each.dtype) for each in states)}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     concrete = tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)
-    # One thread can compute a graph that calls no functions, as loops do, and uses no GPU.
-    is_for_a_thread = not (graph.library.function or tf.config.list_logical_devices("GPU"))
-    return FrozenFunction(concrete, compute if is_for_a_thread else None, captured, taken, initial, freeze)
+    arguments = len(function.inputs) - len(captured)
+    handles = [
+        None if i < arguments else captured[i - arguments] for i in taken if function.inputs[i].dtype in _HANDLES
+    ]
+    flat = compute if _runs_in_a_thread(graph, handles) else None
+    return FrozenFunction(concrete, flat, captured, taken, initial, freeze)
+
+
+def _runs_in_a_thread(graph: Any, handles: list[tf.Tensor | None]) -> bool:
+    """Returns whether a thread of the caller can run a graph.
+
+    Args:
+      graph: the GraphDef.
+      handles: the resources that it uses. None for one that is not known.
+    """
+    # Python handles Ctrl-C in its main thread, and TensorFlow's call of Python code would hide it.
+    calls = graph.library.function or any(each.op in _CALLS_OF_PYTHON for each in graph.node)
+    is_on_cpu = all(each is not None and each.device.endswith("CPU:0") for each in handles)
+    return not calls and is_on_cpu and not tf.config.list_logical_devices("GPU")

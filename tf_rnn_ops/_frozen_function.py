@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tf_rnn_ops import _private_names
@@ -19,7 +20,7 @@ STATES = "states"  # the argument of concrete functions with states
 
 # What an argument may be besides tensors: part of the function.
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
-_HAS_NAMES = None not in (_private_names.FUNCTION_TYPE, _private_names.TAPES)
+_HAS_NAMES = None not in (_private_names.CANCELLATION, _private_names.FUNCTION_TYPE, _private_names.TAPES)
 
 
 class FrozenFunction:
@@ -63,8 +64,8 @@ class FrozenFunction:
 
         Args:
           function: it, as a concrete function. With states, it also takes them, as `STATES`, and also returns them.
-          flat: a concrete function that computes its results, one after the other, from tensors; None if a thread
-            alone cannot run it.
+          flat: a concrete function that computes its results, one after the other, from tensors; None if `function`
+            must be called.
           captured: tensors that `flat` takes besides those in the arguments of `function` and the states.
           taken: which tensors `flat` takes before the states, by their places in those in the arguments, followed by
             `captured`.
@@ -80,14 +81,16 @@ class FrozenFunction:
         self._args = names
         # In the order of the inputs of the function.
         self._specs = {**dict(zip(names, args, strict=True)), **kwargs}
-        self._constants = {name: each for name, each in self._specs.items() if isinstance(each, _CONSTANTS)}
+        self._constants = {name: each for name, each in self._specs.items() if not any(_named(each, name))}
         self._is_plain = all(map(_is_plain, self._specs.values()))
         self._captured, self._taken = captured, taken
         self._types = [each.dtype for each in function.outputs]
         # Executes `flat` in the thread of the call.
         self._caller = None
         if _HAS_NAMES and flat is not None:
-            self._caller = ops.tf_rnn_ops_function_caller(flat.name, [each.shape for each in flat.inputs])
+            self._caller = ops.tf_rnn_ops_function_caller(
+                flat.function_def.SerializeToString(), [each.shape for each in flat.inputs]
+            )
         self._initial, self._states, self._lock = initial, initial, threading.Lock()
         self._for_many_streams = functools.cache(lambda: freeze(self._concrete_function_for_many()))
 
@@ -103,7 +106,7 @@ class FrozenFunction:
         stream.__dict__.update(self.__dict__, _states=self._initial, _lock=threading.Lock())
         return stream
 
-    def batch(self, streams: "Sequence[FrozenFunction]", *args: Any, **kwargs: Any) -> Any:
+    def batch(self, streams: "Sequence[FrozenFunction]", /, *args: Any, **kwargs: Any) -> Any:
         """Calls several streams at once, which takes less time than one after the other.
 
         The first such call traces the function for any number of streams, which takes seconds, and memory for its
@@ -169,7 +172,7 @@ class FrozenFunction:
         with self._lock:
             self._states = self._initial
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != self._process:
             raise RuntimeError(
                 "this process was forked after freeze had made the function, and TensorFlow does not run in it: start "
@@ -268,7 +271,12 @@ def _stacked(each: Any, count: int | None = None) -> tf.TensorSpec:
 
 def _does_more_than_execute() -> bool:
     """Returns whether TensorFlow does more with a function now than execute it."""
-    return not tf.executing_eagerly() or _private_names.TAPES.could_possibly_record() or tf.distribute.has_strategy()
+    return (
+        not tf.executing_eagerly()
+        or _private_names.TAPES.could_possibly_record()
+        or _private_names.CANCELLATION.context() is not None
+        or tf.distribute.has_strategy()
+    )
 
 
 def _check(inputs: list[tuple[str, tf.TensorSpec]], tensors: list[tf.Tensor]) -> None:
@@ -329,13 +337,15 @@ def _append(tensors: list[tf.Tensor], spec: Any, value: Any, name: str) -> None:
             raise ValueError(f"{name} must be a {type(spec).__name__} of {len(spec)}, but {got}")
         for i, each in enumerate(spec):
             _append(tensors, each, value[i], f"{name}[{i}]")
-    elif value is not spec and value != spec:
-        raise ValueError(f"{name} must be {spec!r}, as when the function was made, but is {value!r}")
+    elif value is not spec and not (isinstance(value, _CONSTANTS) and repr(value) == repr(spec)):
+        got = repr(value) if isinstance(value, _CONSTANTS) else f"a {type(value).__name__}"
+        raise ValueError(f"{name} must be {spec!r}, as when the function was made, but is {got}")
 
 
 def _converted(spec: tf.TensorSpec, value: Any, name: str) -> tf.Tensor:
-    """Returns an argument that is not a tensor as one."""
+    """Returns an argument that is not a tensor as one. Gradients go on to variables."""
+    is_constant = isinstance(value, (np.ndarray, np.generic, *_CONSTANTS))
     try:
-        return tf.constant(value, spec.dtype)
+        return tf.constant(value, spec.dtype) if is_constant else tf.convert_to_tensor(value, spec.dtype)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be convertible to {spec.dtype.name}, but: {error}") from error

@@ -90,6 +90,12 @@ TAPES = _find(
     "tells whether a gradient tape records",
     "cells that are called one step at a time run Keras's code",
 )
+CANCELLATION = _find(
+    "tensorflow.python.eager.cancellation",
+    ("context",),
+    "tells whether another thread may cancel a call",
+    "that has no effect on a function that `freeze` returned",
+)
 FUNCTION_TYPE = _find(
     "tensorflow.core.function.polymorphism.function_type",
     ("FunctionType.pack_output",),

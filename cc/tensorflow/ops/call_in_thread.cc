@@ -14,7 +14,7 @@ REGISTER_OP("TfRnnOps>FunctionCaller")
 Makes what CallInThread needs to call a function.
 
 shapes: The shapes of its arguments, as far as they are known.
-function: The name of a function that TensorFlow knows.
+function: A serialized FunctionDef, which calls no other functions.
 caller: Keeps the function until no tensor refers to it.
 )doc");
 

@@ -11,7 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
 #include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/rendezvous.h"
 #include "tensorflow/core/framework/resource_base.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -28,24 +31,38 @@ using ::tensorflow::PartialTensorShape;
 using ::tensorflow::ResourceHandle;
 using ::tensorflow::Tensor;
 
-// A function in a copy of TensorFlow's function library, which may remove it
-// while this exists.
+// A function, apart from those that TensorFlow knows.
 class Caller final : public tensorflow::ResourceBase {
  public:
   // shapes: those that the arguments must have.
   explicit Caller(std::vector<PartialTensorShape> shapes)
       : shapes_(std::move(shapes)) {}
 
+  // library: of the device that runs the function.
   absl::Status Init(FunctionLibraryRuntime* library,
-                    const std::string& function) {
-    if (library == nullptr) {
-      return absl::FailedPreconditionError("the device has no functions");
-    }
-    absl::Status status = library->Clone(&definitions_, &process_, &library_);
+                    const tensorflow::FunctionDef& function) {
+    definitions_ = std::make_unique<tensorflow::FunctionLibraryDefinition>(
+        tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary());
+    absl::Status status = definitions_->AddFunctionDef(function);
     if (!status.ok()) return status;
-    return library_->Instantiate(function, tensorflow::AttrSlice(),
-                                 FunctionLibraryRuntime::InstantiateOptions(),
-                                 &handle_);
+    process_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
+        library->device_mgr(), library->env(), /*config=*/nullptr,
+        library->graph_def_version(), definitions_.get(),
+        tensorflow::OptimizerOptions());
+    const std::string& device = library->device()->name();
+    // With all passes of TensorFlow over graphs, such as that to the kernels of
+    // oneDNN, and without its other threads.
+    FunctionLibraryRuntime::InstantiateOptions options;
+    options.target = device;
+    options.is_multi_device_function = true;
+    options.input_devices.assign(shapes_.size(), device);
+    options.allow_small_function_optimizations = true;
+    const std::string& name = function.signature().name();
+    status =
+        process_->Instantiate(name, tensorflow::AttrSlice(), options, &handle_);
+    if (!status.ok()) return status;
+    // Frees the constants in the definition. The graph has its own.
+    return definitions_->RemoveFunction(name);
   }
 
   absl::Status Call(OpKernelContext* ctx, const std::vector<Tensor>& arguments,
@@ -57,9 +74,10 @@ class Caller final : public tensorflow::ResourceBase {
     FunctionLibraryRuntime::Options options;
     options.runner = &run_here;
     options.run_all_kernels_inline = true;
+    options.rendezvous = rendezvous_.get();
     options.cancellation_manager = ctx->cancellation_manager();
     options.step_container = ctx->step_container();
-    return library_->RunSync(options, handle_, arguments, results);
+    return process_->RunSync(options, handle_, arguments, results);
   }
 
   std::string DebugString() const override { return "a function"; }
@@ -82,10 +100,12 @@ class Caller final : public tensorflow::ResourceBase {
   }
 
   const std::vector<PartialTensorShape> shapes_;
-  // Each uses those before it.
+  // Required, but not used by a function on one device.
+  const tensorflow::core::RefCountPtr<tensorflow::Rendezvous> rendezvous_{
+      tensorflow::NewLocalRendezvous()};
+  // The second uses the first.
   std::unique_ptr<tensorflow::FunctionLibraryDefinition> definitions_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> process_;
-  FunctionLibraryRuntime* library_ = nullptr;  // part of `process_`
   FunctionLibraryRuntime::Handle handle_ = tensorflow::kInvalidHandle;
 };
 
@@ -106,11 +126,19 @@ class FunctionCallerKernel final : public tensorflow::OpKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    const auto* function = ElementOf<tensorflow::tstring>(ctx, 0);
-    OP_REQUIRES(ctx, function != nullptr,
-                absl::InvalidArgumentError("function must have 1 element"));
+    const auto* serialized = ElementOf<tensorflow::tstring>(ctx, 0);
+    tensorflow::FunctionDef function;
+    OP_REQUIRES(
+        ctx,
+        serialized != nullptr &&
+            function.ParseFromArray(serialized->data(),
+                                    static_cast<int>(serialized->size())),
+        absl::InvalidArgumentError(
+            "function must be one serialized FunctionDef"));
     tensorflow::core::RefCountPtr<Caller> caller(new Caller(shapes_));
-    OP_REQUIRES_OK(ctx, caller->Init(ctx->function_library(), *function));
+    OP_REQUIRES(ctx, ctx->function_library() != nullptr,
+                absl::FailedPreconditionError("the device has no functions"));
+    OP_REQUIRES_OK(ctx, caller->Init(ctx->function_library(), function));
     Tensor* output;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &output));
     *static_cast<ResourceHandle*>(output->data()) =
