@@ -137,7 +137,7 @@ build/tensorflow-%/installed: dist/all/ready build/tensorflow-%/ready
 
 # Tests of the ways in: what a new version breaks first.
 CANARY_TESTS = $(WHEEL_TESTS) $(addprefix tests/test_,accelerate_keras.py builtin_kernels.py exports.py frozen_function.py \
-	gpu_graphs.py keras_layers.py keras_rnn.py)
+	frozen_streams.py gpu_graphs.py keras_layers.py keras_rnn.py)
 # These, and tests of gradients and of parity.
 TENSORFLOW_TESTS = $(CANARY_TESTS) $(wildcard $(addprefix tests/test_,*_gradients.py *_parity.py params.py private_names.py))
 VERSION := $(firstword $(TENSORFLOWS))
