@@ -269,4 +269,21 @@ def _runs_in_a_thread(graph: Any, handles: list[tf.Tensor | None]) -> bool:
     # Python handles Ctrl-C in its main thread, and TensorFlow's call of Python code would hide it.
     calls = graph.library.function or any(each.op in _CALLS_OF_PYTHON for each in graph.node)
     is_on_cpu = all(each is not None and each.device.endswith("CPU:0") for each in handles)
-    return not calls and is_on_cpu and not tf.config.list_logical_devices("GPU")
+    return not calls and is_on_cpu and not tf.config.list_logical_devices("GPU") and _has_constant_weights(graph)
+
+
+def _has_constant_weights(graph: Any) -> bool:
+    """Returns whether the weights of all marked ops of a GraphDef are constants without further computation.
+
+    If not, TensorFlow first computes what does not change, which the op CallInThread does not.
+    """
+    nodes = {each.name: each for each in graph.node}
+
+    def source(tensor: str) -> Any:
+        node = nodes[_state_variables.node_of(tensor)]
+        return source(node.input[0]) if node.op == "Identity" else node
+
+    marked = ((each, _library.facts_of(each.op)) for each in graph.node if _ATTRIBUTE in each.attr)
+    return all(
+        source(node.input[facts.inputs.index(name)]).op == "Const" for node, facts in marked for name in facts.weights
+    )

@@ -27,13 +27,13 @@ def lift(graph: Any, variables: Mapping[str, tf.Variable]) -> dict[str, str]:
     try:
         # TensorFlow orders the nodes that read or assign the same variable.
         order = list(
-            graphlib.TopologicalSorter({name: map(_node_of, each.input) for name, each in nodes.items()}).static_order()
+            graphlib.TopologicalSorter({name: map(node_of, each.input) for name, each in nodes.items()}).static_order()
         )
     except graphlib.CycleError:  # loops of TensorFlow 1
         return {}
     users: dict[str, list[Any]] = {name: [] for name in variables}
     for name in order:
-        for each in {_node_of(each) for each in nodes[name].input} & users.keys():
+        for each in {node_of(each) for each in nodes[name].input} & users.keys():
             users[each].append(nodes[name])
     return {
         name: _lift(nodes[name], variable, users[name])
@@ -42,7 +42,7 @@ def lift(graph: Any, variables: Mapping[str, tf.Variable]) -> dict[str, str]:
     }
 
 
-def _node_of(tensor: str) -> str:
+def node_of(tensor: str) -> str:
     """Returns the name of the node of an input of another node, such as "^node" or "node:1"."""
     return tensor.removeprefix("^").partition(":")[0]
 
