@@ -183,8 +183,9 @@ def test_a_call_that_fails_changes_no_state(serve):
 
 
 def test_graphs_cannot_keep_states(serve):
-    with pytest.raises(ValueError, match="a function with states must be called eagerly"):
-        tf.function(lambda x: serve(x))(BLOCKS[0])
+    for call in (serve, lambda x: serve.batch([serve], x[tf.newaxis])):
+        with pytest.raises(ValueError, match="a function with states must be called eagerly"):
+            tf.function(lambda x: call(x))(tf.constant(BLOCKS[0]))  # noqa: B023
 
 
 @pytest.mark.parametrize("weight_format", ["float32", "int8"])

@@ -121,12 +121,13 @@ class FrozenFunction:
           The results of all streams, with an axis in front, [streams, ...].
 
         Raises:
-          ValueError: if `streams` has none, others or some twice, or if an argument has another shape.
+          ValueError: if `streams` has none, others or some twice, if an argument has another shape, or in a graph.
         """
         if not streams or any(each._initial is not self._initial for each in streams) or not self._initial:
             raise ValueError("streams must be streams of this function, at least one")
         if len({*map(id, streams)}) < len(streams):
             raise ValueError("streams must differ, but some occur twice")
+        _check_is_eager()
         tensors = self._flat(args, kwargs)
         _check([(name, _stacked(spec, len(streams))) for name, spec in self._inputs()], tensors)
         with contextlib.ExitStack() as locks:
@@ -194,11 +195,7 @@ class FrozenFunction:
 
     def _with_states(self, call: Callable[[list[tf.Tensor]], tuple[Any, Sequence[tf.Tensor]]]) -> Any:
         """Calls a function of the states that returns results and the next states. Returns the results."""
-        if not tf.executing_eagerly():
-            raise ValueError(
-                "a function with states must be called eagerly, because a graph does not keep them: call "
-                f"concrete_function, which takes `{STATES}` and returns a tuple of the results and the next states"
-            )
+        _check_is_eager()
         with self._lock:
             results, states = call(self._states)
             self._states = list(states)
@@ -261,6 +258,14 @@ class FrozenFunction:
         raise TypeError(
             "a function that freeze returned cannot be pickled or copied: save it with "
             "tf.saved_model.save(module, path, signatures=serve.concrete_function), or call freeze in the other process"
+        )
+
+
+def _check_is_eager() -> None:
+    if not tf.executing_eagerly():
+        raise ValueError(
+            "a function with states must be called eagerly, because a graph does not keep them: call "
+            f"concrete_function, which takes `{STATES}` and returns a tuple of the results and the next states"
         )
 
 
