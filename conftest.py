@@ -139,6 +139,12 @@ def runs(monkeypatch):
     return counted
 
 
+@pytest.fixture
+def only_executes(monkeypatch):
+    """Makes it an error if a frozen function calls its concrete function."""
+    monkeypatch.delattr(tf_rnn_ops.FrozenFunction, "_call_concrete")
+
+
 def pytest_sessionfinish(session):
     """Sends the parity record from a worker of pytest-xdist to the main process."""
     if hasattr(session.config, "workeroutput"):

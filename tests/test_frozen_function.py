@@ -18,7 +18,7 @@ from checks.keras_layers import FEATURES, TIME, data, needs_xla
 from environment import forked, process_resources
 from tensorflow.python.eager import cancellation  # only tf.distribute uses it publicly
 
-from tf_rnn_ops import FrozenFunction, _frozen_function, accelerate_keras, freeze, layers
+from tf_rnn_ops import _frozen_function, accelerate_keras, freeze, layers
 from tf_rnn_ops._library import ops
 
 pytestmark = pytest.mark.not_xla("functions run in the thread that calls them, without XLA", sure=False)
@@ -38,12 +38,6 @@ def layer():
 @pytest.fixture(scope="module")
 def model():
     return keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(4), keras.layers.Dense(2)])
-
-
-@pytest.fixture
-def only_executes(monkeypatch):
-    """Makes a call of the concrete function an error."""
-    monkeypatch.delattr(FrozenFunction, "_call_concrete")
 
 
 @pytest.fixture
@@ -358,8 +352,6 @@ def test_results_do_not_share_memory_with_arrays(layer, only_executes):
 def test_a_function_outlives_its_model(only_executes):
     model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(4)])
     serve, expected = freeze(model), model(X)
-    with tf.Graph().as_default():
-        pass
     del model
     keras.backend.clear_session()
     gc.collect()

@@ -58,12 +58,6 @@ def serve(model):
     return freeze(model)
 
 
-@pytest.fixture
-def only_executes(monkeypatch):
-    """Makes a call of the concrete function an error."""
-    monkeypatch.delattr(FrozenFunction, "_call_concrete")
-
-
 def outputs_of(model, blocks):
     """Returns the outputs of a model for blocks of one sequence."""
     reset(model)

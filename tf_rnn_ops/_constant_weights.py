@@ -97,21 +97,26 @@ def frozen(
     if not mark_graph(graph, weight_format):
         names = ", ".join(sorted(_OPS))
         raise ValueError(f"function must contain one of {names} with is_training=False, but does not:{why_not()}")
-    by_handle = {id(each.handle): each for each in variables}
-    left = {each.name for each in constant.inputs}
-    assigned = {
-        each.op.name: by_handle[id(handle)]
-        for handle, each in _captured(function)
-        if each.name in left and id(handle) in by_handle
-    }
+    assigned = _left(constant, function)
     lifted = _state_variables.lift(graph, assigned)
-    zeroed = {id(each.handle) for each in zeroed}
+    starts_as_zero = {id(each.handle) for each in zeroed}
     initial = [
-        tf.zeros_like(each) if id(each.handle) in zeroed else each.read_value()
+        tf.zeros_like(each) if id(each.handle) in starts_as_zero else each.read_value()
         for each in (assigned[name] for name in lifted)
     ]
     again = functools.partial(frozen, weight_format=weight_format, zeroed=(), why_not=why_not)
     return _imported(graph, constant, function, lifted, initial, again)
+
+
+def _left(constant: Any, function: Any) -> dict[str, tf.Variable]:
+    """Returns the variables of a function that are no constants in another one, by the nodes of their handles."""
+    by_handle = {id(each.handle): each for each in function.graph.variables}
+    left = {each.name for each in constant.inputs}
+    return {
+        each.op.name: by_handle[id(handle)]
+        for handle, each in _captured(function)
+        if each.name in left and id(handle) in by_handle
+    }
 
 
 def _captured(function: Any) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
@@ -251,10 +256,8 @@ def _imported(
         kwargs = {**kwargs, STATES: tuple(tf.TensorSpec(each.shape, each.dtype) for each in states)}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     concrete = tf.function(run, autograph=False).get_concrete_function(*args, **kwargs)
-    arguments = len(function.inputs) - len(captured)
-    handles = [
-        None if i < arguments else captured[i - arguments] for i in taken if function.inputs[i].dtype in _HANDLES
-    ]
+    by_placeholder = {each.name: value for value, each in _captured(function)}
+    handles = [by_placeholder.get(each) for each in inputs if tensor(each).dtype in _HANDLES]
     flat = compute if _runs_in_a_thread(graph, handles) else None
     return FrozenFunction(concrete, flat, captured, taken, initial, freeze)
 

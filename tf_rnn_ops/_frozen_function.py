@@ -29,9 +29,10 @@ class FrozenFunction:
     Call it with tensors, NumPy arrays or lists, by position or by name, nested as the model or function takes them. It
     returns tensors, nested as the model or function returns them. Several threads may call it at the same time.
 
-    A call does little in Python but convert arguments and execute, in the thread that calls. While a gradient tape or
-    forward accumulator records, in graphs, in the scope of a distribution strategy, with a GPU, and if the function has
-    loops, it calls `concrete_function`.
+    A call does little in Python but convert arguments and execute, in the thread that calls. It calls
+    `concrete_function` while a gradient tape or forward accumulator records, in graphs, in the scope of a distribution
+    strategy, if another thread may cancel it, with a GPU, and if the function has loops, calls Python code or computes
+    the weights of its recurrent ops.
 
     Attributes:
       concrete_function: the same function as a `tf.types.experimental.ConcreteFunction`, with the same arguments: to
@@ -179,11 +180,11 @@ class FrozenFunction:
                 "this process was forked after freeze had made the function, and TensorFlow does not run in it: start "
                 'it with the method "spawn" of multiprocessing, and call freeze in it'
             )
-        if not self._is_plain:
-            call = functools.partial(self.concrete_function, *args, **kwargs)
-            return self._with_states(lambda states: call(**{STATES: tuple(states)})) if self._initial else call()
-        tensors = self._flat(args, kwargs)
-        return self._with_states(functools.partial(self._run, tensors)) if self._initial else self._run(tensors, [])
+        if self._is_plain:
+            run = functools.partial(self._run, self._flat(args, kwargs))
+        else:
+            run = functools.partial(self._call_as_is, args, kwargs)
+        return self._with_states(run) if self._initial else run([])
 
     def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the tensors in the arguments of a call, in order."""
@@ -204,13 +205,14 @@ class FrozenFunction:
     def _run(self, tensors: list[tf.Tensor], states: list[tf.Tensor]) -> Any:
         """Returns the results; with states, a tuple of them and the next states."""
         if self._caller is None or _does_more_than_execute():
-            self._check(tensors)
+            _check(self._inputs(), tensors)
             return self._call_concrete(tensors, states)
-        taken = [(tensors + self._captured)[i] for i in self._taken]
+        available = tensors + self._captured
+        taken = [available[i] for i in self._taken]
         try:
             results = ops.tf_rnn_ops_call_in_thread(self._caller, taken + states, self._types)
         except tf.errors.InvalidArgumentError:
-            self._check(tensors)
+            _check(self._inputs(), tensors)
             raise
         return self.concrete_function.function_type.pack_output(results)
 
@@ -230,10 +232,6 @@ class FrozenFunction:
                 raise TypeError(f"the function takes {self._described()}, but {name} is missing")
         return [values[name] for name in self._specs]
 
-    def _check(self, tensors: list[tf.Tensor]) -> None:
-        """Raises an error if a tensor of the arguments has another type or shape than the function takes."""
-        _check(self._inputs(), tensors)
-
     def _inputs(self) -> list[tuple[str, tf.TensorSpec]]:
         """Returns what errors call the tensors in the arguments, and what they must be, in order."""
         return [each for name, spec in self._specs.items() for each in _named(spec, name)]
@@ -251,8 +249,11 @@ class FrozenFunction:
             )
 
         values = {name: filled(spec) for name, spec in self._specs.items()}
-        args = [values.pop(name) for name in self._args]
-        return self.concrete_function(*args, **values, **({STATES: tuple(states)} if states else {}))
+        return self._call_as_is([values.pop(name) for name in self._args], values, states)
+
+    def _call_as_is(self, args: Sequence[Any], kwargs: Mapping[str, Any], states: Sequence[tf.Tensor]) -> Any:
+        """Calls the concrete function with these arguments, and with the states if there are any."""
+        return self.concrete_function(*args, **kwargs, **({STATES: tuple(states)} if states else {}))
 
     def __reduce__(self) -> Any:
         raise TypeError(

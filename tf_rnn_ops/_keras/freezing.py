@@ -94,14 +94,7 @@ def _with_state_variables(function: Any, states: Mapping[str, int | str]) -> tup
     """
     signature = function.structured_input_signature
     specs = {each.name: each for each in tf.nest.flatten(signature) if isinstance(each, tf.TensorSpec)}
-    outputs = function.structured_outputs
-    places = (
-        list(outputs)
-        if isinstance(outputs, Mapping)
-        else list(range(len(outputs)))
-        if isinstance(outputs, (list, tuple))
-        else []
-    )
+    places = _places_of(function.structured_outputs)
     for of_what, given, known in (("inputs", states.keys(), specs), ("results", states.values(), places)):
         unknown = [each for each in given if each not in known]
         if unknown:
@@ -112,10 +105,10 @@ def _with_state_variables(function: Any, states: Mapping[str, int | str]) -> tup
     for name in states:
         zeros = tf.zeros([size or 1 for size in specs[name].shape], specs[name].dtype)
         variables[name] = tf.Variable(zeros, trainable=False, shape=specs[name].shape)
-    others = {re.sub(r"\W", "_", name): each for name, each in specs.items() if name not in states}
+    others = {name: each for name, each in specs.items() if name not in states}
 
     def call(*tensors: tf.Tensor) -> Any:
-        values = dict(zip((each.name for each in others.values()), tensors, strict=True))
+        values = dict(zip(others, tensors, strict=True))
         values |= {name: each.read_value() for name, each in variables.items()}
         args, kwargs = tf.nest.map_structure(
             lambda each: values[each.name] if isinstance(each, tf.TensorSpec) else each, signature
@@ -128,10 +121,18 @@ def _with_state_variables(function: Any, states: Mapping[str, int | str]) -> tup
             return {each: results[each] for each in kept}
         return results[kept[0]] if len(kept) == 1 else tuple(results[each] for each in kept)
 
+    names = [re.sub(r"\W", "_", name) for name in others]
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in others]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     )
     return tf.function(call, autograph=False).get_concrete_function(*others.values()), list(variables.values())
+
+
+def _places_of(outputs: Any) -> list[int | str]:
+    """Returns the keys of a dictionary or the places in a list or tuple."""
+    if isinstance(outputs, Mapping):
+        return list(outputs)
+    return list(range(len(outputs))) if isinstance(outputs, (list, tuple)) else []
 
 
 def _states_of_layers(model: Any) -> list[tf.Variable]:

@@ -50,8 +50,8 @@ class Caller final : public tensorflow::ResourceBase {
         library->graph_def_version(), definitions_.get(),
         tensorflow::OptimizerOptions());
     const std::string& device = library->device()->name();
-    // With all passes of TensorFlow over graphs, such as that to the kernels of
-    // oneDNN, and without its other threads.
+    // With the passes that TensorFlow registers, such as that to the kernels of
+    // oneDNN, but without Grappler, and without other threads.
     FunctionLibraryRuntime::InstantiateOptions options;
     options.target = device;
     options.is_multi_device_function = true;
