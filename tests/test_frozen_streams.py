@@ -130,6 +130,15 @@ def test_states_of_other_batches():
         serve.states = [zeros, tf.zeros([2, 5]), zeros]
 
 
+def test_a_state_without_elements(model):
+    with accelerate_keras():
+        infer = tf.function(lambda x, empty: (model(x), tf.concat([empty, empty], 0)))
+        function = infer.get_concrete_function(tf.TensorSpec(BLOCKS[0].shape), tf.TensorSpec([0]))
+    serve = freeze(function, states={"empty": 1})
+    serve(BLOCKS[0])
+    assert 0 in [each.shape.num_elements() for each in serve.states]
+
+
 def test_errors_of_states_that_are_inputs():
     model = model_with_states(False)
     for states, message in (

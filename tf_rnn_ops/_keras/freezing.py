@@ -103,7 +103,7 @@ def _with_state_variables(function: Any, states: Mapping[str, int | str]) -> tup
             )
     variables = {}
     for name in states:
-        zeros = tf.zeros([size or 1 for size in specs[name].shape], specs[name].dtype)
+        zeros = tf.zeros([1 if size is None else size for size in specs[name].shape], specs[name].dtype)
         variables[name] = tf.Variable(zeros, trainable=False, shape=specs[name].shape)
     others = {name: each for name, each in specs.items() if name not in states}
 
