@@ -2,10 +2,10 @@
 
 The sections measure Keras models as users call them; networks in inference and training, GRUBlockCell and BlockLSTM;
 time by sequence length and batch size; call overhead; memory of a training step; gradients of penalties; sharing the
-machine with other work; SavedModels in a C program, and those that plain Keras wrote; and, if asked for, 1, 2, 4, ...
-threads. Each library runs in its own process, and the libraries take turns. The program prints a line for each
-measurement and writes results.json after each case, and results.md at the end. A library that fails or gives wrong
-results is skipped for that case and listed under "failures".
+machine with other work; served models, called from Python and in a C program; SavedModels that plain Keras wrote; and, if
+asked for, 1, 2, 4, ... threads. Each library runs in its own process, and the libraries take turns. The program prints a
+line for each measurement and writes results.json after each case, and results.md at the end. A library that fails or
+gives wrong results is skipped for that case and listed under "failures".
 docs/design/benchmarks.md explains the method and the options.
 """
 
@@ -83,8 +83,8 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
         return cases
     if section.name == PRODUCTS:
         return [case for case in cases if case.dtype in {each.dtype for each in settings.cases}]
-    kind = section.option if section.option in (MODELS, SERVING, GRAPHS) else MAIN
-    return [case for case in settings.cases if option_of(case) == kind]
+    kinds = {option_of(case) for case in cases}
+    return [case for case in settings.cases if option_of(case) in kinds]
 
 
 def run_benchmark(settings: argparse.Namespace) -> Run:
@@ -100,7 +100,7 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
         if section.name == MEMORY:
             run = measure_memory(section, settings, peers, run, path)
         elif section.num_threads <= settings.threads:
-            groups.setdefault((threads, section.option == SERVING), []).append(section)
+            groups.setdefault((threads, section.cases[0].is_served), []).append(section)
     for (threads, _), together in groups.items():
         taking_part = [peer for peer in peers if any(peer.name in section.peers for section in together)]
         with Bench(taking_part, REFERENCE, threads, log) as bench:

@@ -1,6 +1,7 @@
 """The cases that are measured: names, sizes, tasks and operation counts."""
 
 import dataclasses
+import itertools
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,14 @@ EMPTY_FUNCTION = "empty tf.function"  # returns its first argument
 OPS_ALONE = "ops only"  # the ops of the recurrent layers, several times in sequence in one function
 MEMORY = "memory"  # bytes that a training step adds to the process
 SERVE_IN_C = "SavedModel in C"  # a request to a served or exported model in a C program
-SERVE_IN_PYTHON = "SavedModel in Python"  # the same in this process
+CALL_IN_PYTHON = "call in Python"  # a request to a served model, in a library that is not TensorFlow
+MODEL_CALL = "model(x)"  # the model of Keras in eager mode
+PREDICT_ON_BATCH = "predict_on_batch"
+SIGNATURE = "signature"  # of a SavedModel, called by name
+MAKE_CALLABLE = "Session.make_callable"  # a session of TensorFlow 1 with a SavedModel
+CONCRETE_FUNCTION = "freeze, concrete_function"  # an ordinary function of TensorFlow, as `freeze` makes it
+FROZEN = "freeze"  # with tensors
+FROZEN_WITH_ARRAYS = "freeze, NumPy arrays"
 AS_IS = "SavedModel as it is"  # that plain Keras wrote
 ACCELERATED = "accelerate_graphs"  # the same file
 CONVERTED = "convert"  # the file that `tf_rnn_ops.convert` made of it
@@ -85,6 +93,14 @@ _SEQUENCES = ("batch", "time", "input_size", "units")
 _NETWORK_OPTIONS = ("layers", "bidirectional", "varying", "dtype")
 _EXPORTED_TASKS = (AS_IS, ACCELERATED, CONVERTED, SERVE_IN_C, FUNCTION, TRAIN_ON_BATCH)
 _MODEL_TASKS = (FUNCTION, SAVED_MODEL, PREDICT, TRAIN_ON_BATCH, FIT, EMPTY_FUNCTION, OPS_ALONE)
+# Calls of a served model from Python, in libraries other than TensorFlow; of the model of Keras; of its SavedModel; and
+# with weights that are packed once.
+CALLS_IN_PYTHON = (
+    (CALL_IN_PYTHON,),
+    (MODEL_CALL, PREDICT_ON_BATCH, FUNCTION),
+    (SIGNATURE, MAKE_CALLABLE),
+    (CONCRETE_FUNCTION, FROZEN, FROZEN_WITH_ARRAYS),
+)
 _KINDS = {
     # A recurrent network that processes whole sequences.
     "network": _Kind(_SEQUENCES, _NETWORK_OPTIONS, (FORWARD, FORWARD_BACKWARD)),
@@ -101,7 +117,7 @@ _KINDS = {
     "decoder": _Kind(_SEQUENCES, _NETWORK_OPTIONS[:1], (FUNCTION, EMPTY_FUNCTION, OPS_ALONE)),
     # A Keras model with one recurrent layer, which returns its last output, as a SavedModel. With one step, a decoder,
     # which also takes and returns the states.
-    "served": _Kind(_SEQUENCES, (), (SERVE_IN_C, SERVE_IN_PYTHON, *COPIES.values())),
+    "served": _Kind(_SEQUENCES, (), (SERVE_IN_C, *itertools.chain(*CALLS_IN_PYTHON), *COPIES.values())),
     # A SavedModel, and the model of Keras that wrote it.
     **dict.fromkeys(EXPORTED_MODELS, _Kind(_SEQUENCES, ("varying", "writer"), _EXPORTED_TASKS)),
     # Dense and LayerNormalization before the recurrent layers; self-attention with a residual connection and

@@ -40,6 +40,7 @@ IDLE_SECONDS, IDLE_SHARE, IDLE_TIMEOUT = 0.01, 0.05, 1.0
 
 DISTURBANCE = 0.2  # a sample is disturbed if other processes used more than this share of the CPU time
 TRIES = 3  # attempts to get an undisturbed sample; the least disturbed one counts
+QUANTILES = 2001  # kept of the times of single calls
 SETTLING_SECONDS = 0.2  # lets the background calls start
 
 # The largest allowed errors. They admit peers that accumulate in 16 bits, and in float32 PyTorch's gradient of a bias,
@@ -56,6 +57,7 @@ class Peer(NamedTuple):
     packages: Sequence[str]  # the Python packages that it needs
     options: Mapping[str, Any] = {}  # attributes of the library
     allowed_error: float = 0.0  # of its results; 0: that of the case's dtype
+    folder: str = ""  # from which its process imports first
 
     def missing_packages(self) -> list[str]:
         """Returns the required packages that are not installed."""
@@ -104,7 +106,7 @@ class Measurement:
       samples: the seconds of one call in each round, or the bytes of each process.
       error: the largest difference from the float64 reference, relative to the largest magnitude of the tensor.
       others: the share of the CPU time that other processes used in each round.
-      waits: the seconds of each call of all rounds, if calls were timed one by one.
+      waits: the seconds of each call of all rounds, or `QUANTILES` quantiles of them, if calls were timed one by one.
     """
 
     section: str
@@ -312,6 +314,8 @@ def _serve(connection: Connection, peer: Peer, threads: int, log: pathlib.Path) 
     """Handles requests, (`Session` method name, arguments), until the other end closes the connection."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
+    if peer.folder:
+        sys.path.insert(0, peer.folder)
     module, name = peer.library.split(".")
     session = Session(getattr(importlib.import_module(module), name)(threads, **peer.options))
     while True:
@@ -555,7 +559,7 @@ class Bench:
                 [sample.seconds for sample in taken],
                 turn.error,
                 [sample.others for sample in taken],
-                [wait for sample in taken for wait in sample.waits],
+                quantiles([wait for sample in taken for wait in sample.waits]),
             )
             for turn, taken in samples.items()
         ]
@@ -566,6 +570,11 @@ class Bench:
         while len(taken) < TRIES and not (taken and taken[-1].others <= DISTURBANCE):
             taken.append(self.workers[turn.peer].sample(case, turn.task, load))
         return min(taken, key=lambda sample: sample.others)
+
+
+def quantiles(waits: Sequence[float]) -> Sequence[float]:
+    """Returns as many numbers as results.json should hold, with the same percentiles."""
+    return waits if len(waits) <= QUANTILES else np.quantile(waits, np.linspace(0, 1, QUANTILES)).tolist()
 
 
 def largest_error(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from cases import FORWARD, FUNCTION, PRODUCT, SERVE_IN_PYTHON, TANH, Case
+from cases import CALL_IN_PYTHON, FORWARD, FUNCTION, PRODUCT, TANH, Case
 from library import Library, Program, Task, Weights, operands, problem_of, task
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -204,7 +204,7 @@ def _served_program(case: Case, threads: int, is_quantized: bool) -> Program:
     convert = quantized if is_quantized else lambda model: model
     session = graph.session([output, *(final_states if states else [])], threads, convert)
     call = functools.partial(session.run, None, graph.feeds)
-    return {SERVE_IN_PYTHON: task(call, lambda outputs: {"output": outputs[0]})}
+    return {CALL_IN_PYTHON: task(call, lambda outputs: {"output": outputs[0]})}
 
 
 class OnnxRuntime(Library):

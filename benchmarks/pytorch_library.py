@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import FORWARD, FORWARD_BACKWARD, FUNCTION, PENALTY, PRODUCT, TANH, TRAIN_ON_BATCH, Case
+from cases import CALL_IN_PYTHON, FORWARD, FORWARD_BACKWARD, FUNCTION, PENALTY, PRODUCT, TANH, TRAIN_ON_BATCH, Case
 from library import LEARNING_RATE, Library, Problem, Program, Task, Weights, name_gradients, operands, problem_of, task
 
 _MODULES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "tanh": torch.nn.RNN}
@@ -88,6 +88,19 @@ def _network_program(case: Case, problem: Problem, device: str = "cpu") -> Progr
         PENALTY: task(penalty_gradients, functools.partial(named, "penalty")),
     }
     return {name: program[name] for name in case.tasks}
+
+
+def _served_program(case: Case) -> Program:
+    """A served model, which returns the last output, [batch, units], and a decoder's states."""
+    problem = problem_of(case)
+    module = _create_network(case, problem.weights, "float32", batch_first=True)
+    states: Any = tuple(torch.from_numpy(state)[None] for state in problem.states)
+    call = functools.partial(
+        module, torch.from_numpy(problem.inputs), states if len(states) > 1 else (*states, None)[0]
+    )
+    return {
+        CALL_IN_PYTHON: task(functools.partial(_infer, call), lambda results: {"output": _to_numpy(results[0][:, -1])})
+    }
 
 
 class _Model(torch.nn.Module):
@@ -206,6 +219,8 @@ class PyTorch(Library):
             return _network_program(case, problem_of(case))
         if case.kind in ("model", "decoder") and not case.variant:
             return ModelProgram(case).tasks
+        if case.is_served:
+            return _served_program(case)
         if case.kind not in ("product", "elementwise"):
             return {}
         of_case = [_to_torch(each, case.dtype) for each in operands(case)]

@@ -18,6 +18,7 @@ from cases import (
     ACCELERATED,
     AS_IS,
     BACKWARD,
+    CALL_IN_PYTHON,
     CONVERTED,
     COPIES,
     EXPORTED_MODELS,
@@ -31,7 +32,6 @@ from cases import (
     PRODUCT,
     SAVED_MODEL,
     SERVE_IN_C,
-    SERVE_IN_PYTHON,
     TANH,
     TRAIN_ON_BATCH,
     WRITERS,
@@ -57,6 +57,7 @@ from results import (
 from sections import (
     BATCHES,
     BUSY_CPU,
+    CALL_CLIENTS,
     CALLS,
     CLIENTS,
     EXPORTED_BATCHES,
@@ -91,10 +92,12 @@ from sections import (
     WAIT_ALONE,
     WAIT_WITH_PRODUCTS,
     WAIT_WITH_SEQUENCES,
+    WAYS,
 )
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 KERAS_MODELS = "Keras models"  # the part that README.md summarizes
+CALLS_FROM_PYTHON = "calls from Python"
 PAGES = {GRAPHS: "guides/will_it_help.md"}  # of the parts that are not in performance.md
 _MEBI = 2**20
 
@@ -150,7 +153,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table with a row for each case of some sections."""
+    """A table with a row for each case of some sections; transposed, with a column for each."""
 
     title: str
     sections: Sequence[str]
@@ -159,6 +162,7 @@ class Table(NamedTuple):
     names: Sequence[tuple[str, Callable[[str, Case], str]]] = (
         ("network: batch, time, input, units", lambda _, case: case.title),
     )
+    is_transposed: bool = False
 
     def markdown(self, run: Run) -> str:
         """Returns the table with its title, without empty rows and columns; empty if nothing was measured."""
@@ -179,6 +183,8 @@ class Table(NamedTuple):
             rows.append(["geometric mean", *names, *(ratio(statistics.geometric_mean(v)) if v else "" for v in values)])
             rows.append(["range", *names, *(f"{min(v):.2f} to {max(v):.2f}" if v else "" for v in values)])
         heads = [*(head for head, _ in self.names), *(column.head for column in columns)]
+        if self.is_transposed:
+            heads, *rows = map(list, zip(heads, *rows, strict=True))
         return _section(self.title, _grid(heads, rows, len(self.names)))
 
 
@@ -416,13 +422,7 @@ PARTS: dict[str, Sequence[Table]] = {
         Table(
             "SavedModels in a C program: requests per second; median and 99th percentile latency, ms",
             [*SERVING_CLIENTS.values()],
-            [_requests(SERVE_IN_C if peer in SAVED_MODELS else SERVE_IN_PYTHON, peer) for peer in SERVERS],
-            names=(*_SERVED, *_NUM_CLIENTS),
-        ),
-        Table(
-            "SavedModels in Python: requests per second; median and 99th percentile latency, ms",
-            [*SERVING_CLIENTS.values()],
-            [_requests(SERVE_IN_PYTHON, peer) for peer in SAVED_MODELS],
+            [_requests(SERVE_IN_C if peer in SAVED_MODELS else CALL_IN_PYTHON, peer) for peer in SERVERS],
             names=(*_SERVED, *_NUM_CLIENTS),
         ),
         Table(
@@ -434,6 +434,17 @@ PARTS: dict[str, Sequence[Table]] = {
             ],
             names=_SERVED,
         ),
+    ],
+    CALLS_FROM_PYTHON: [
+        Table(
+            f"{count} {'thread' if count == 1 else 'threads'}: {words} of a call, µs",
+            [section],
+            [Column(f"{label(peer)}: {task}", [wait(percent, task, peer, unit=1e6)]) for task, peer in WAYS],
+            names=(("", lambda _, case: case.title),),
+            is_transposed=True,
+        )
+        for count, section in CALL_CLIENTS.items()
+        for percent, words in ((50, "median"), (99.9, "99.9th percentile"))
     ],
     GRAPHS: [
         Table(title, [GRAPHS], columns, lambda case: case.batch == EXPORTED_BATCHES[0], _EXPORTED)

@@ -6,20 +6,27 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from cases import (
+    CALL_IN_PYTHON,
+    CONCRETE_FUNCTION,
     COPIES,
     EMPTY_FUNCTION,
     FIT,
     FORWARD,
     FORWARD_BACKWARD,
+    FROZEN,
+    FROZEN_WITH_ARRAYS,
     FUNCTION,
+    MAKE_CALLABLE,
     MAPPED,
     MEMORY,
+    MODEL_CALL,
     OPS_ALONE,
     PREDICT,
+    PREDICT_ON_BATCH,
     PRODUCT,
     SAVED_MODEL,
     SERVE_IN_C,
-    SERVE_IN_PYTHON,
+    SIGNATURE,
     TANH,
     TRAIN_ON_BATCH,
     Case,
@@ -141,7 +148,8 @@ MAIN = "main"
 PRODUCTS = "main/products"
 LENGTHS = "lengths"
 BATCHES = "batches"
-CALLS = "calls"
+CALLS = "main/calls"
+CALL_CLIENTS = {count: f"calls/clients_{count}" for count in (1, 4, 8)}
 SECOND_ORDER = "second_order"
 MODELS = "keras"  # calls that all libraries have
 KERAS_CALLS = "keras/calls"  # calls that only Keras has
@@ -234,6 +242,32 @@ _SERVED = {
     4: "lstm-1-50-128-256 lstm-1-50-512-512 lstm-8-30-256-384",
     16: "lstm-1-50-128-256",
 }
+# The served models that are called from Python, by the number of clients.
+_CALLED = {
+    1: _combine("lstm", " ".join(f"1-{time}-64-{units}" for time in (1, 10, 50) for units in (96, 256, 512)))
+    + " lstm-8-1-64-256 lstm-8-10-64-256 lstm-8-50-64-256",
+    4: "lstm-1-1-64-96 lstm-1-10-64-256 lstm-1-50-64-512 lstm-8-10-64-256",
+}
+_CALLED[8] = _CALLED[4]
+# The ways to call them.
+WAYS = (
+    (MODEL_CALL, KERAS),
+    (PREDICT_ON_BATCH, KERAS),
+    (FUNCTION, KERAS),
+    (SIGNATURE, KERAS),
+    (MODEL_CALL, OURS),
+    (PREDICT_ON_BATCH, OURS),
+    (FUNCTION, OURS),
+    (SIGNATURE, OURS_PACKED),
+    (MAKE_CALLABLE, OURS_PACKED),
+    (CONCRETE_FUNCTION, OURS_PACKED),
+    (FROZEN_WITH_ARRAYS, OURS_PACKED),
+    (FROZEN, OURS_PACKED),
+    (FROZEN, OURS_INT8),
+    (CALL_IN_PYTHON, PYTORCH),
+    (CALL_IN_PYTHON, ONNX_RUNTIME),
+    (CALL_IN_PYTHON, ONNX_RUNTIME_INT8),
+)
 EXPORTED_BATCHES = (1, 32)
 # Each of Keras 3 with one and 32 sequences; some of Keras 2, which takes half a minute to write a model.
 _EXPORTED = (
@@ -271,7 +305,13 @@ def _clients(name: str, count: int) -> Section:
 def _serving(name: str, count: int) -> Section:
     title, loads = f"{count} clients of a SavedModel", (Load(seconds, count) for seconds in (0.4, 0.02))
     cases = _combine("served", _SERVED[count])
-    return _section(name, title, cases, _QUICK_SERVED, SERVERS, 4, [SERVE_IN_C, SERVE_IN_PYTHON], *loads)
+    return _section(name, title, cases, _QUICK_SERVED, SERVERS, 4, [SERVE_IN_C, CALL_IN_PYTHON], *loads)
+
+
+def _calls(name: str, count: int) -> Section:
+    title, loads = f"{count} threads of Python that call a model", (Load(seconds, count) for seconds in (0.3, 0.02))
+    tasks, peers = (dict.fromkeys(each) for each in zip(*WAYS, strict=True))
+    return _section(name, title, _combine("served", _CALLED[count]), _QUICK_SERVED, [*peers], 3, tasks, *loads)
 
 
 def _crowded(name: str, title: str, load: Load = QUIET, threads_per_cpu: int = 1) -> Section:
@@ -312,6 +352,7 @@ _ALL_SECTIONS = (
     _section(LENGTHS, "time by sequence length", _LENGTHS, "lstm-2-1-8-16 lstm-2-10-8-16", _FOUR, 4),
     _section(BATCHES, "time by batch size", _BATCHES, "lstm-1-2-8-16 lstm-2-2-8-16", _FOUR, 4),
     _section(CALLS, "call overhead (all sizes 1)", _CALLS, _QUICK_CALLS),
+    *(_calls(name, count) for count, name in CALL_CLIENTS.items()),
     _section(SECOND_ORDER, "gradients of penalties", _PENALIZED, f"penalty-{_QUICK}", _PENALTY_PEERS, 2),
     _section(MODELS, "Keras models", " ".join(MODEL_WORDS), _QUICK_MODELS, _MODEL_PEERS, tasks=_MODEL_TASKS),
     _section(

@@ -1,4 +1,4 @@
-"""SavedModels, served by a C program, saved_model_calls.c, and called from Python."""
+"""Models of Keras, served from a SavedModel by a C program, saved_model_calls.c, and called from Python."""
 
 import functools
 import json
@@ -8,13 +8,25 @@ import shutil
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import COPIES, SERVE_IN_C, SERVE_IN_PYTHON, Case
+from cases import (
+    CONCRETE_FUNCTION,
+    COPIES,
+    FROZEN,
+    FROZEN_WITH_ARRAYS,
+    FUNCTION,
+    MAKE_CALLABLE,
+    MODEL_CALL,
+    PREDICT_ON_BATCH,
+    SERVE_IN_C,
+    SIGNATURE,
+    Case,
+)
 from keras_models import create_layer, to_keras
 from library import Task, problem_of, task
 from measure import Load
@@ -105,7 +117,7 @@ class ProgramInC:
 
 
 class ServedProgram:
-    """A model that is saved, accelerated if Keras currently is, and served.
+    """A model that is saved, accelerated if Keras currently is, served and called.
 
     Attributes:
       folder: the SavedModel, which is removed with this object.
@@ -115,26 +127,74 @@ class ServedProgram:
       case: the model.
       threads: the number of threads of the C program.
       op_library: the path of the op library that the C program loads, or `NO_OPS`.
+      freeze: makes a function whose weights are packed once, as those of the SavedModel are; None if these are not.
     """
 
-    def __init__(self, case: Case, threads: int, op_library: str = NO_OPS):
+    def __init__(self, case: Case, threads: int, op_library: str = NO_OPS, freeze: Callable | None = None):
         self.folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, self.folder)
-        build(case).export(self.folder, verbose=False)
+        model = build(case)
+        model.export(self.folder, verbose=False)
         self._loaded = tf.saved_model.load(self.folder)
-        arrays = inputs_of(case)
-        tensors = {name: tf.constant(array) for name, array in arrays.items()}
-        in_python = functools.partial(self._loaded.signatures[_SIGNATURE], **tensors)
-        shapes = {name: array.shape for name, array in arrays.items()}
+        self._arrays = inputs_of(case)
+        shapes = {name: array.shape for name, array in self._arrays.items()}
         self.in_c = ProgramInC(self.folder, shapes, _FIRST_OUTPUT, threads, op_library)
         in_c = self.in_c.task([case.batch, case.units])
         memory = {name: functools.partial(self._sample_memory, count) for count, name in COPIES.items()}
+        calls = {
+            **self._calls_of_saved_model(),
+            **(self._calls_of_frozen(freeze(model)) if freeze else self._calls(model)),
+        }
         self.tasks: dict[str, Task] = {
             SERVE_IN_C: in_c,
-            SERVE_IN_PYTHON: task(in_python, lambda outputs: {"output": outputs[_FIRST_OUTPUT].numpy()}),
+            **{name: task(call, _first_output) for name, call in calls.items()},
             **{name: in_c._replace(sample=sample) for name, sample in memory.items()},
+        }
+
+    @functools.cached_property
+    def _tensors(self) -> dict[str, tf.Tensor]:
+        return {name: tf.constant(array) for name, array in self._arrays.items()}
+
+    def _calls_of_saved_model(self) -> dict[str, Callable[[], Any]]:
+        with tf.Graph().as_default():
+            session = tf.compat.v1.Session()
+            signature = tf.compat.v1.saved_model.load(session, ["serve"], self.folder).signature_def[_SIGNATURE]
+            feeds = [signature.inputs[name].name for name in self._arrays]
+            run = session.make_callable([signature.outputs[name].name for name in sorted(signature.outputs)], feeds)
+        return {
+            SIGNATURE: functools.partial(self._loaded.signatures[_SIGNATURE], **self._tensors),
+            MAKE_CALLABLE: functools.partial(run, *self._arrays.values()),
+        }
+
+    def _calls(self, model: keras.Model) -> dict[str, Callable[[], Any]]:
+        tensors, arrays = _argument(self._tensors), _argument(self._arrays)
+        return {
+            MODEL_CALL: functools.partial(model, tensors),
+            PREDICT_ON_BATCH: functools.partial(model.predict_on_batch, arrays),
+            FUNCTION: functools.partial(tf.function(model), tensors),
+        }
+
+    def _calls_of_frozen(self, frozen: Any) -> dict[str, Callable[[], Any]]:
+        tensors, arrays = _argument(self._tensors), _argument(self._arrays)
+        return {
+            CONCRETE_FUNCTION: functools.partial(frozen.concrete_function, tensors),
+            FROZEN: functools.partial(frozen, tensors),
+            FROZEN_WITH_ARRAYS: functools.partial(frozen, arrays),
         }
 
     def _sample_memory(self, copies: int, load: Load) -> tuple[float, Sequence[float]]:
         report = self.in_c.run(copies=copies)
         return report["resident_loaded"] - report["resident_before"], ()
+
+
+def _argument(values: Mapping[str, Any]) -> Any:
+    """Returns inputs as a model of Keras takes them."""
+    only, *others = values.values()
+    return [only, *others] if others else only
+
+
+def _first_output(outputs: Any) -> dict[str, np.ndarray]:
+    """Returns the first output of what a model returned: one tensor or array, or several by name or in a list."""
+    if isinstance(outputs, Mapping):
+        outputs = outputs[_FIRST_OUTPUT]
+    return {"output": np.asarray(outputs[0] if isinstance(outputs, list | tuple) else outputs)}

@@ -323,8 +323,9 @@ class TfRnnOps(_OnCpu):
                 return ModelProgram(case, problem_of(case), jit_compile=True).tasks
             return accelerated_program(case)
         if case.is_served:
-            with tf_rnn_ops.accelerate_keras(exports=self.exports):
-                return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH)).tasks
+            tf_rnn_ops.accelerate_keras(exports=self.exports)
+            freeze = functools.partial(tf_rnn_ops.freeze, weight_format=self.exports) if self.exports != "op" else None
+            return ServedProgram(case, self.threads, str(tf_rnn_ops._library.LIBRARY_PATH), freeze).tasks
         if case.is_exported and is_available(case):
             tf_rnn_ops.restore_keras()  # plain Keras writes the model
             model = exported(case, OnTheOp)

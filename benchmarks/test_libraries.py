@@ -119,14 +119,19 @@ def test_operations_are_counted(name, forward):
 def tasks_of(peer, case):
     """Returns the tasks of a case that a peer supports."""
     ours_only = {cases.EMPTY_FUNCTION, cases.OPS_ALONE}
-    not_pytorch = {SAVED_MODEL, cases.PREDICT, cases.FIT, cases.MAPPED, SERVE_IN_C, *COPIES.values(), *ours_only}
+    not_pytorch = {SAVED_MODEL, cases.PREDICT, cases.FIT, cases.MAPPED, *ours_only}
     not_onnx = {*not_pytorch, FORWARD_BACKWARD, TRAIN_ON_BATCH}
     if case.is_exported:
         not_keras = {cases.AS_IS, cases.ACCELERATED, cases.CONVERTED} if peer == KERAS else set()
         not_live = {FUNCTION, TRAIN_ON_BATCH} if case.writer == "tensorflow_1" else set()
         not_in_c = {SERVE_IN_C} if case.takes_tokens else set()
         return [task for task in case.tasks if task not in not_keras | not_live | not_in_c]
-    lacking = {OURS: (), PYTORCH: not_pytorch, ONNX_RUNTIME: not_onnx, ONNX_RUNTIME_INT8: not_onnx}
+    if case.is_served:
+        others, live, saved, frozen = cases.CALLS_IN_PYTHON
+        if peer in (PYTORCH, ONNX_RUNTIME, ONNX_RUNTIME_INT8):
+            return [*others]
+        return [SERVE_IN_C, *COPIES.values(), *saved, *(live if peer in (KERAS, OURS) else frozen)]
+    lacking = {OURS: (), PYTORCH: not_pytorch, ONNX_RUNTIME: not_onnx}
     return [task for task in case.tasks if task not in lacking.get(peer, ours_only)]
 
 
@@ -180,8 +185,8 @@ XLA = [OURS_XLA, KERAS_XLA]
         *named([OURS_XLA], *QUICK_MODELS),
         *named([KERAS_XLA], QUICK_MODELS[1]),
         *slow(*named([*FOUR, *XLA], *SLOW_MODELS), *named(XLA, MIXED_MODEL), (KERAS_XLA, QUICK_MODELS[0])),
-        *named(sections.SERVERS, SERVED[0]),
-        *named(sections.SERVERS[:-1], SERVED[1]),
+        *named([PYTORCH, *sections.SERVERS], SERVED[0]),
+        *named([PYTORCH, *sections.SERVERS[:-1]], SERVED[1]),
         *named([OURS, KERAS], PADDED[0]),
         *slow(*named([OURS, KERAS], *EXPORTED, PADDED[1], *WRITTEN_BEFORE)),
     ],
@@ -256,7 +261,10 @@ def test_decoders_continue_from_their_results(peer):
 @functools.cache
 def served(peer):
     """Returns a `ServedProgram`."""
-    return program_of(peer, parse_case("served-lstm-2-3-4-5"))[COPIES[1]].sample.func.__self__
+    try:
+        return program_of(peer, parse_case("served-lstm-2-3-4-5"))[COPIES[1]].sample.func.__self__
+    finally:
+        tf_rnn_ops.restore_keras()
 
 
 @pytest.mark.parametrize("peer", sections.SAVED_MODELS)
