@@ -135,3 +135,11 @@ def test_our_bazel_rules_download_nothing():
     assert len(files) > 3
     for file in files:
         assert not re.search(r"http_archive|http_file|git_repository|\.download|https?://", file.read_text()), file
+
+
+@pytest.mark.parametrize("workflow", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_actions_are_pinned_to_a_commit(workflow):
+    used = re.findall(r"uses: (.*)", workflow.read_text())
+    assert used
+    for each in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each

@@ -5,7 +5,9 @@ import re
 
 from environment import pages
 from environment.pages import ROOT, TENSORFLOWS
+from packaging.version import Version
 
+import tf_rnn_ops
 from tf_rnn_ops._keras import keras_3
 from tf_rnn_ops._library import minor_version
 
@@ -56,3 +58,10 @@ def test_ranges_of_versions():
             assert tuple(ends) == expected[name], f"{page}: {name} {ends}"
             found.add(name)
     assert found == set(expected)
+
+
+def test_the_changelog_and_the_citation_name_the_version():
+    headings = re.findall(r"^## \[(\S+)\]", pages.text_of("CHANGELOG.md"), re.MULTILINE)
+    assert headings[0] == tf_rnn_ops.__version__
+    assert headings == sorted(set(headings), key=Version, reverse=True)
+    assert f"version: {tf_rnn_ops.__version__}\n" in pages.text_of("CITATION.cff")
