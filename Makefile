@@ -222,6 +222,20 @@ build/saved-model-calls/ready: benchmarks/saved_model_calls.c $(VENV)/ready
 		-l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2
 	@touch $@
 
+# valgrind counts the instructions.
+.tools/valgrind: tools/shell.sh
+	@command -v valgrind >/dev/null || (source tools/shell.sh && install_packages valgrind)
+	@mkdir -p .tools && touch $@
+
+costs: $(VENV)/installed .tools/bazel .tools/valgrind ## Compare instructions of the engine, and what calls from Python need, with tools/costs.json; OPTIONS=--accept writes it.
+	@echo "==> instructions, Python functions, graphs and bytes"
+	@tools/bazel.sh build //cc/rnn:instruction_counts
+	@$(VENV)/bin/python tools/costs.py bazel-bin/cc/rnn/instruction_counts $(OPTIONS)
+
+compare: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready ## Compare the speed of the package with that of another revision, in turns; BASE=revision.
+	@tools/build_base.sh "$(BASE)" build/base-package
+	@$(VENV)/bin/python benchmarks/compare.py build/base-package $(OPTIONS)
+
 same-bits: $(VENV)/installed ## Check that the wheel gives the same results as another one, bit by bit; BEFORE=path/to.whl.
 	@$(VENV)/bin/python tools/result_bits.py $(BEFORE) dist/*.whl
 
@@ -263,7 +277,7 @@ IN_TURN = $(CHECKS_$(shell echo $$(($(TURN) / 3 % 3))))
 
 ci: ## Run the checks that a change must pass; TURN=0 to 35 chooses those that not every change gets.
 	@echo '==> make ci TURN=$(TURN): $(IN_TURN), part $(PART) of the cases'
-	@+$(call MAKE_EACH,lint ci-turn docs test)
+	@+$(call MAKE_EACH,lint ci-turn docs test costs)
 
 ci-turn: ## Run the checks of `make ci` that not every change gets.
 	@$(MAKE) --keep-going $(IN_TURN)

@@ -1,0 +1,102 @@
+"""Compares the speed of the installed package with that of another revision, in turns in one pair of processes.
+
+A task is slower if a t-test of the samples says p <= 0.05, and the median or the minimum differs by at least 10%. The
+exit status is 1 if a task is slower. `make compare BASE=revision` builds the other package, and runs this program.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+# For the libraries' processes, which must not use a GPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import numpy as np
+import program
+from cases import (
+    BACKWARD,
+    FORWARD,
+    FORWARD_BACKWARD,
+    FROZEN,
+    FUNCTION,
+    PENALTY,
+    SIGNATURE,
+    TRAIN_ON_BATCH,
+    parse_cases,
+)
+from measure import Bench
+from scipy import stats
+from sections import OURS, OURS_PACKED, PEERS, REFERENCE
+
+# The cases of each peer.
+CASES = {
+    OURS: "lstm-1-100-128-256 lstm-32-100-128-256 gru-1-100-128-256 gru-32-100-128-256 tanh-32-100-128-256 "
+    "lstm-32-100-128-256-2layers-bidirectional lstm-32-100-128-256-varying penalty-lstm-32-20-128-256 "
+    "gru_block_cell-32-128-256 block_lstm-32-100-128-256 lstm-1-1-1-1 model-lstm-1-60-32-96 "
+    "model-gru-48-60-40-256-2layers",
+    OURS_PACKED: "served-lstm-1-10-64-96 served-lstm-1-50-64-512 served-gru-8-1-64-256",
+}
+TASKS = (FORWARD, FORWARD_BACKWARD, BACKWARD, PENALTY, FUNCTION, TRAIN_ON_BATCH, SIGNATURE, FROZEN)
+ROUNDS = 10
+MOST_P = 0.05
+LEAST_CHANGE = 1.1
+_LINE = "{:<56}  {:<24}  {:>9}  {:>9}  {:>6}  {:>6}  {}"
+
+
+def verdict(base: Sequence[float], now: Sequence[float]) -> tuple[float, str]:
+    """Returns the probability that two series of times do not differ, and "slower", "faster" or "" for the second."""
+    p = float(stats.ttest_ind(base, now, equal_var=False).pvalue)
+    pairs = [(statistic(base), statistic(now)) for statistic in (np.median, np.min)]
+    if p <= MOST_P and any(after >= LEAST_CHANGE * before for before, after in pairs):
+        return p, "slower"
+    return p, "faster" if p <= MOST_P and any(before >= LEAST_CHANGE * after for before, after in pairs) else ""
+
+
+def compare(folder: str, cases: dict[str, str], rounds: int, log: pathlib.Path) -> list[str]:
+    """Measures and prints all tasks of cases, and returns the slower ones.
+
+    Args:
+      folder: the folder with the other package.
+      cases: the cases by peer.
+      rounds: the number of samples.
+      log: the file for messages of the processes.
+    """
+    slower = []
+    print(_LINE.format("case", "task", "base, ms", "now, ms", "ratio", "p", ""))
+    for name, names in cases.items():
+        peers = [PEERS[name], PEERS[name]._replace(name="base", label="base", folder=folder)]
+        with Bench(peers, REFERENCE, len(os.sched_getaffinity(0)), log) as bench:
+            for case in parse_cases(names):
+                measured, failures = bench.measure("compare", case, [name, "base"], rounds, TASKS)
+                for failure in failures:
+                    sys.exit(f"{failure.case}: {failure.message}")
+                times = {(each.task, each.peer): each.samples for each in measured}
+                for task in dict.fromkeys(task for task, _ in times):
+                    base, now = times[task, "base"], times[task, name]
+                    p, word = verdict(base, now)
+                    medians = 1e3 * np.median(base), 1e3 * np.median(now)
+                    figures = [f"{medians[0]:.3g}", f"{medians[1]:.3g}", f"{medians[0] / medians[1]:.2f}", f"{p:.2f}"]
+                    print(_LINE.format(case.title[:56], task, *figures, word), flush=True)
+                    slower += [f"{case.name}, {task}"] if word == "slower" else []
+    return slower
+
+
+def main() -> None:
+    """Compares, and ends with the exit status 1 if a task is slower."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="the folder with the other package")
+    parser.add_argument("--cases", help="cases instead of the default ones, such as lstm-32-100-128-256")
+    parser.add_argument("--rounds", type=program.positive, default=ROUNDS, help="samples of each task (%(default)s)")
+    settings = parser.parse_args()
+    cases = {OURS: settings.cases} if settings.cases else CASES
+    log = pathlib.Path("build/compare.log")
+    slower = compare(settings.folder, cases, settings.rounds, log)
+    if slower:
+        sys.exit(f"slower than the base: {'; '.join(slower)}")
+
+
+if __name__ == "__main__":
+    main()
