@@ -2,10 +2,10 @@
 
 The sections measure Keras models as users call them; networks in inference and training, GRUBlockCell and BlockLSTM;
 time by sequence length and batch size; call overhead; memory of a training step; gradients of penalties; sharing the
-machine with other work; served models, called from Python and in a C program; SavedModels that plain Keras wrote; and, if
-asked for, 1, 2, 4, ... threads. Each library runs in its own process, and the libraries take turns. The program prints a
-line for each measurement and writes results.json after each case, and results.md at the end. A library that fails or
-gives wrong results is skipped for that case and listed under "failures".
+machine with other work; served models, called from Python and in a C program; SavedModels that plain Keras wrote;
+and, if asked for, 1, 2, 4, ... threads. Each library runs in its own process, and the libraries take turns. The
+program prints a line for each measurement and writes results.json after each case, and results.md at the end. A
+library that fails or gives wrong results is skipped for that case and listed under "failures".
 docs/design/benchmarks.md explains the method and the options.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel of another revision, without a change to the working tree, and installs it into a folder.
+# Builds the wheel of another revision, without a change to the working tree, and extracts it into a folder.
 #
 #   tools/build_base.sh REVISION FOLDER
 #
@@ -23,4 +23,4 @@ cp -R "$TOOLS_STATE/." "$source/.tools"
 [ ! -f user.bazelrc ] || cp user.bazelrc "$source"
 TF_RNN_OPS_PYTHON=$REPOSITORY/.venv/bin/python "$source/build_pip_pkg.sh" "$source/dist"
 rm -rf "$folder"
-.venv/bin/python -m pip install --quiet --no-index --no-deps --target "$folder" "$source"/dist/*.whl
+.venv/bin/python -m zipfile -e "$source"/dist/*.whl "$folder"
