@@ -24,6 +24,7 @@ from cases import MEMORY, Case
 from measure import Bench, Failure, Measurement, Peer, PeerError, Worker
 from results import Run
 from sections import (
+    CALLS,
     GRAPHS,
     MAIN,
     MODELS,
@@ -81,6 +82,8 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
     cases = section.quick_cases if settings.quick else section.cases
     if not settings.cases:
         return cases
+    if section.name == CALLS:
+        return []
     if section.name == PRODUCTS:
         return [case for case in cases if case.dtype in {each.dtype for each in settings.cases}]
     kinds = {option_of(case) for case in cases}

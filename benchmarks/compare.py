@@ -47,12 +47,15 @@ _LINE = "{:<56}  {:<24}  {:>9}  {:>9}  {:>6}  {:>6}  {}"
 
 
 def verdict(base: Sequence[float], now: Sequence[float]) -> tuple[float, str]:
-    """Returns the probability that two series of times do not differ, and "slower", "faster" or "" for the second."""
+    """Returns the p-value of a test that two series of times have the same mean, and a word for the second.
+
+    It is "slower", "faster" or "".
+    """
     p = float(stats.ttest_ind(base, now, equal_var=False).pvalue)
-    pairs = [(statistic(base), statistic(now)) for statistic in (np.median, np.min)]
-    if p <= MOST_P and any(after >= LEAST_CHANGE * before for before, after in pairs):
-        return p, "slower"
-    return p, "faster" if p <= MOST_P and any(before >= LEAST_CHANGE * after for before, after in pairs) else ""
+    is_slower = np.mean(now) > np.mean(base)
+    fast, slow = (base, now) if is_slower else (now, base)
+    differs = any(statistic(slow) >= LEAST_CHANGE * statistic(fast) for statistic in (np.median, np.min))
+    return p, ("slower" if is_slower else "faster") if p <= MOST_P and differs else ""
 
 
 def compare(folder: str, cases: dict[str, str], rounds: int, log: pathlib.Path) -> list[str]:

@@ -312,6 +312,13 @@ def _requests(task: str, peer: str) -> Column:
     return Column(label(peer), [rate, wait(50, task, peer), wait(99, task, peer)], (short,) * 3)
 
 
+# Of calls from Python, with what tables call them: the time of a call; calls per second of all threads; rare times.
+_MEDIAN = ("median of a call, µs", lambda task, peer: wait(50, task, peer, unit=1e6))
+_RATE = ("calls per second", lambda task, peer: over(lambda *_: 1.0, median(task, peer)))
+_RARE = (
+    "99.9th percentile of a call, µs, of 1000 calls or more",
+    lambda task, peer: wait(99.9, task, peer, unit=1e6, least=1000),
+)
 _CLIENTS = [_requests(FORWARD, peer) for peer in PEERS]
 _SERVED = (("model: batch, time, input, units", lambda _, case: case.title),)
 _NUM_CLIENTS = (("clients", lambda section, _: section.rpartition("_")[2]),)
@@ -437,14 +444,14 @@ PARTS: dict[str, Sequence[Table]] = {
     ],
     CALLS_FROM_PYTHON: [
         Table(
-            f"{count} {'thread' if count == 1 else 'threads'}: {words} of a call, µs",
+            f"{count} {'thread' if count == 1 else 'threads'}: {words}",
             [section],
-            [Column(f"{label(peer)}: {task}", [wait(percent, task, peer, unit=1e6)]) for task, peer in WAYS],
+            [Column(f"{label(peer)}: {task}", [figure(task, peer)]) for task, peer in WAYS],
             names=(("", lambda _, case: case.title),),
             is_transposed=True,
         )
         for count, section in CALL_CLIENTS.items()
-        for percent, words in ((50, "median"), (99.9, "99.9th percentile"))
+        for words, figure in ((_MEDIAN if count == 1 else _RATE), _RARE)
     ],
     GRAPHS: [
         Table(title, [GRAPHS], columns, lambda case: case.batch == EXPORTED_BATCHES[0], _EXPORTED)

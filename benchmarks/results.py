@@ -149,12 +149,12 @@ def median(task: str, peer: str = OURS, section: str = "", unit: float = 1.0) ->
     return figure
 
 
-def wait(percent: float, task: str, peer: str = OURS, unit: float = 1e3) -> Figure:
-    """Returns a percentile of the times of single calls, by default in milliseconds."""
+def wait(percent: float, task: str, peer: str = OURS, unit: float = 1e3, least: int = 1) -> Figure:
+    """Returns a percentile of the times of at least `least` single calls, by default in milliseconds."""
 
     def figure(run: Run, row: str, case: Case) -> float | None:
         found = run.find(row, case, peer, task)
-        return unit * found.wait(percent) if found and found.waits else None
+        return unit * found.wait(percent) if found and len(found.waits) >= least else None
 
     return figure
 

@@ -174,7 +174,7 @@ def made_up_parts():
         SERVING: (results.join(serving), f"{row} 4 | 200; 5; 6 | 100; 5; 6 |"),
         report.CALLS_FROM_PYTHON: (
             of_peers(SERVED, cases.FROZEN, sections.CALL_CLIENTS[4], waits, tf_rnn_ops_packed=2e-3),
-            "|  | LSTM 1, 2, 3, 4 |\n| --- | ---: |\n| tf_rnn_ops packed: freeze | 5000 |",
+            "|  | LSTM 1, 2, 3, 4 |\n| --- | ---: |\n| tf_rnn_ops packed: freeze | 500 |",
         ),
         GRAPHS: (
             fake_run(graphs, GRAPHS),
@@ -513,6 +513,7 @@ def test_options_select_sections_and_cases(monkeypatch):
         (sections.CLIENTS[4], names[:1]),
         (sections.CALL_CLIENTS[8], names[3:4]),
         (sections.KERAS_OPTIONS, names[1:3]),
+        (sections.CALLS, []),
     ):
         assert [case.name for case in bench.cases_of(sections.SECTIONS[section], settings)] == expected
 
@@ -579,6 +580,10 @@ def test_a_quick_run_has_every_measurement_once(tmp_path):
         of_section = [(case, peer) for name, case, peer, _ in keys if name == section.name]
         assert {case for case, _ in of_section} == {*section.quick_cases}
         assert {peer for _, peer in of_section} == {*section.peers} & {*INSTALLED}
+        for case in (each for each in section.quick_cases if each.has_network or each.is_model or each.is_served):
+            assert (case, OURS) in of_section or OURS not in section.peers, case
+    called = {(task, peer) for section, case, peer, task in keys if section in sections.CALL_CLIENTS.values()}
+    assert {*sections.WAYS} <= called
     for each in run.measurements:
         load = sections.SECTIONS[each.section].quick_load
         assert len(each.samples) == (1 if each.section == MEMORY else 3)

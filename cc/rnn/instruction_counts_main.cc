@@ -1,5 +1,5 @@
-// Runs one pass of the engine on one thread, for tools/instruction_counts.py,
-// which counts the instructions within functions whose names contain Measured.
+// Runs one pass of the engine on one thread, for tools/costs.py, which counts
+// the instructions within functions whose names contain Measured.
 //
 //   instruction_counts NAME    runs the pass of that name
 //   instruction_counts         prints the names
