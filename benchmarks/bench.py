@@ -14,10 +14,6 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-# For the libraries' processes, which must not use a GPU.
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["KERAS_BACKEND"] = "tensorflow"
-
 import program
 import report
 from cases import MEMORY, Case
@@ -138,6 +134,7 @@ def measure_memory(
 
 def main() -> None:
     """Measures, prints and writes the results. The exit status is 1 if tf_rnn_ops failed."""
+    program.use_cpus()
     settings = parse_arguments()
     settings.output.mkdir(parents=True, exist_ok=True)
     run = run_benchmark(settings)

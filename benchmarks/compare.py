@@ -10,10 +10,6 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-# For the libraries' processes, which must not use a GPU.
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["KERAS_BACKEND"] = "tensorflow"
-
 import numpy as np
 import program
 from cases import (
@@ -25,20 +21,18 @@ from cases import (
     PENALTY,
     SIGNATURE,
     TRAIN_ON_BATCH,
-    parse_cases,
+    Case,
 )
-from measure import Bench
+from measure import Bench, Measurement
 from scipy import stats
 from sections import OURS, OURS_PACKED, PEERS, REFERENCE
 
-# The cases of each peer.
-CASES = {
-    OURS: "lstm-1-100-128-256 lstm-32-100-128-256 gru-1-100-128-256 gru-32-100-128-256 tanh-32-100-128-256 "
+CASES = (
+    "lstm-1-100-128-256 lstm-32-100-128-256 gru-1-100-128-256 gru-32-100-128-256 tanh-32-100-128-256 "
     "lstm-32-100-128-256-2layers-bidirectional lstm-32-100-128-256-varying penalty-lstm-32-20-128-256 "
     "gru_block_cell-32-128-256 block_lstm-32-100-128-256 lstm-1-1-1-1 model-lstm-1-60-32-96 "
-    "model-gru-48-60-40-256-2layers",
-    OURS_PACKED: "served-lstm-1-10-64-96 served-lstm-1-50-64-512 served-gru-8-1-64-256",
-}
+    "model-gru-48-60-40-256-2layers served-lstm-1-10-64-96 served-lstm-1-50-64-512 served-gru-8-1-64-256"
+)
 TASKS = (FORWARD, FORWARD_BACKWARD, BACKWARD, PENALTY, FUNCTION, TRAIN_ON_BATCH, SIGNATURE, FROZEN)
 ROUNDS = 10
 MOST_P = 0.05
@@ -58,32 +52,43 @@ def verdict(base: Sequence[float], now: Sequence[float]) -> tuple[float, str]:
     return p, ("slower" if is_slower else "faster") if p <= MOST_P and differs else ""
 
 
-def compare(folder: str, cases: dict[str, str], rounds: int, log: pathlib.Path) -> list[str]:
+def compare(folder: str, cases: Sequence[Case], rounds: int, log: pathlib.Path) -> list[str]:
     """Measures and prints all tasks of cases, and returns the slower ones.
 
     Args:
       folder: the folder with the other package.
-      cases: the cases by peer.
+      cases: the cases.
       rounds: the number of samples.
       log: the file for messages of the processes.
     """
     slower = []
     print(_LINE.format("case", "task", "base, ms", "now, ms", "ratio", "p", ""))
-    for name, names in cases.items():
-        peers = [PEERS[name], PEERS[name]._replace(name="base", label="base", folder=folder)]
+    # Served models have packed weights.
+    for peer, is_served in ((PEERS[OURS], False), (PEERS[OURS_PACKED], True)):
+        peers = [peer._replace(name="base", label="base", folder=folder), peer._replace(name="now")]
+        chosen = [case for case in cases if case.is_served == is_served]
+        if not chosen:
+            continue
         with Bench(peers, REFERENCE, len(os.sched_getaffinity(0)), log) as bench:
-            for case in parse_cases(names):
-                measured, failures = bench.measure("compare", case, [name, "base"], rounds, TASKS)
-                for failure in failures:
-                    sys.exit(f"{failure.case}: {failure.message}")
-                times = {(each.task, each.peer): each.samples for each in measured}
-                for task in dict.fromkeys(task for task, _ in times):
-                    base, now = times[task, "base"], times[task, name]
-                    p, word = verdict(base, now)
-                    medians = 1e3 * np.median(base), 1e3 * np.median(now)
-                    figures = [f"{medians[0]:.3g}", f"{medians[1]:.3g}", f"{medians[0] / medians[1]:.2f}", f"{p:.2f}"]
-                    print(_LINE.format(case.title[:56], task, *figures, word), flush=True)
-                    slower += [f"{case.name}, {task}"] if word == "slower" else []
+            for case in chosen:
+                measured, failures = bench.measure("compare", case, ["base", "now"], rounds, TASKS)
+                if failures:
+                    sys.exit(f"{case.name}: {failures[0].message}")
+                slower += _judge(case, measured)
+    return slower
+
+
+def _judge(case: Case, measured: Sequence[Measurement]) -> list[str]:
+    """Prints the tasks of a case, and returns the slower ones."""
+    times = {(each.task, each.peer): each.samples for each in measured}
+    slower = []
+    for task in dict.fromkeys(each.task for each in measured):
+        base, now = times[task, "base"], times[task, "now"]
+        p, word = verdict(base, now)
+        before, after = 1e3 * np.median(base), 1e3 * np.median(now)
+        figures = [f"{before:.3g}", f"{after:.3g}", f"{before / after:.2f}", f"{p:.2f}"]
+        print(_LINE.format(case.title[:56], task, *figures, word), flush=True)
+        slower += [f"{case.name}, {task}"] if word == "slower" else []
     return slower
 
 
@@ -91,12 +96,11 @@ def main() -> None:
     """Compares, and ends with the exit status 1 if a task is slower."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="the folder with the other package")
-    parser.add_argument("--cases", help="cases instead of the default ones, such as lstm-32-100-128-256")
+    parser.add_argument("--cases", type=program.parsed_cases, default=CASES, help="cases instead of the default ones")
     parser.add_argument("--rounds", type=program.positive, default=ROUNDS, help="samples of each task (%(default)s)")
     settings = parser.parse_args()
-    cases = {OURS: settings.cases} if settings.cases else CASES
-    log = pathlib.Path("build/compare.log")
-    slower = compare(settings.folder, cases, settings.rounds, log)
+    program.use_cpus()
+    slower = compare(settings.folder, settings.cases, settings.rounds, pathlib.Path("build/compare.log"))
     if slower:
         sys.exit(f"slower than the base: {'; '.join(slower)}")
 

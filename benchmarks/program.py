@@ -17,7 +17,8 @@ from sections import OURS, Section
 QUICK_ROUNDS = 2
 
 
-def _cases(text: str) -> list[Case]:
+def parsed_cases(text: str) -> list[Case]:
+    """Returns the cases of an option."""
     try:
         return parse_cases(text)
     except ValueError as error:
@@ -56,7 +57,7 @@ def parser(description: str, peers: Collection[str], rounds: int, output: str) -
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument(
         "--cases",
-        type=_cases,
+        type=parsed_cases,
         metavar="CASE,...",
         help="cases to measure instead of the default ones, "
         "such as lstm-32-100-128-256 (cell, batch, time, input, units), gru-8-20-64-64-2layers-bidirectional-varying-"
@@ -92,6 +93,11 @@ def parse(made: argparse.ArgumentParser, rounds: int, section: Section | None = 
     if section and not settings.cases:
         settings.cases = section.quick_cases if settings.quick else section.cases
     return settings
+
+
+def use_cpus() -> None:
+    """Hides GPUs from the libraries' processes, and selects Keras's backend for them."""
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}
 
 
 def begin(peers: Sequence[Peer], **fields) -> tuple[list[Peer], Run]:

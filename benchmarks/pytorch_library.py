@@ -90,14 +90,19 @@ def _network_program(case: Case, problem: Problem, device: str = "cpu") -> Progr
     return {name: program[name] for name in case.tasks}
 
 
+def _initial_states(case: Case, problem: Problem) -> Any:
+    """Returns the states as a module takes them, each [layers, batch, units]; None if the model takes none."""
+    states = list(map(torch.from_numpy, problem.states))
+    if not states:
+        return None
+    return (torch.stack(states[0::2]), torch.stack(states[1::2])) if case.cell == "lstm" else torch.stack(states)
+
+
 def _served_program(case: Case) -> Program:
     """A served model, which returns the last output, [batch, units], and a decoder's states."""
     problem = problem_of(case)
     module = _create_network(case, problem.weights, "float32", batch_first=True)
-    states: Any = tuple(torch.from_numpy(state)[None] for state in problem.states)
-    call = functools.partial(
-        module, torch.from_numpy(problem.inputs), states if len(states) > 1 else (*states, None)[0]
-    )
+    call = functools.partial(module, torch.from_numpy(problem.inputs), _initial_states(case, problem))
     return {
         CALL_IN_PYTHON: task(functools.partial(_infer, call), lambda results: {"output": _to_numpy(results[0][:, -1])})
     }
@@ -154,12 +159,7 @@ class ModelProgram:
         """Recreates the model with the problem's weights, its optimizer and a decoder's states."""
         self._model = _Model(self._case, self._problem)
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
-        states: Any = list(map(torch.from_numpy, self._problem.states))
-        if self._case.cell == "lstm" and states:
-            states = torch.stack(states[0::2]), torch.stack(states[1::2])
-        elif states:
-            states = torch.stack(states)
-        self._last = self._inputs, states or None if isinstance(states, list) else states
+        self._last = self._inputs, _initial_states(self._case, self._problem)
 
     def _infer(self) -> torch.Tensor:
         self._model.eval()

@@ -306,15 +306,19 @@ _LOAD = (("load", lambda section, _: SECTIONS[section].title),)
 _WAITING = [Column(label(peer), [wait(50, TANH, peer), wait(99, TANH, peer)], (short, short)) for peer in PEERS]
 
 
+def _rate(task: str, peer: str) -> Figure:
+    """Returns calls per second, of all clients."""
+    return over(lambda *_: 1.0, median(task, peer))
+
+
 def _requests(task: str, peer: str) -> Column:
     """Returns requests per second, and percentiles of their latencies."""
-    rate = over(lambda *_: 1.0, median(task, peer))
-    return Column(label(peer), [rate, wait(50, task, peer), wait(99, task, peer)], (short,) * 3)
+    return Column(label(peer), [_rate(task, peer), wait(50, task, peer), wait(99, task, peer)], (short,) * 3)
 
 
 # Of calls from Python, with what tables call them: the time of a call; calls per second of all threads; rare times.
 _MEDIAN = ("median of a call, µs", lambda task, peer: wait(50, task, peer, unit=1e6))
-_RATE = ("calls per second", lambda task, peer: over(lambda *_: 1.0, median(task, peer)))
+_RATE = ("calls per second", _rate)
 _RARE = (
     "99.9th percentile of a call, µs, of 1000 calls or more",
     lambda task, peer: wait(99.9, task, peer, unit=1e6, least=1000),

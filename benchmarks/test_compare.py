@@ -38,7 +38,7 @@ def test_verdicts(base, now, expected):
 def test_the_status_says_if_a_task_is_slower(factor, monkeypatch, capsys):
     class Bench:
         def __init__(self, peers, *_):
-            assert [each.folder for each in peers] == ["", "other"]
+            assert [each.folder for each in peers] == ["other", ""]
 
         def __enter__(self):
             return self
@@ -47,7 +47,7 @@ def test_the_status_says_if_a_task_is_slower(factor, monkeypatch, capsys):
             pass
 
         def measure(self, section, case, peers, rounds, tasks):
-            series = {OURS: factor * TIMES, "base": TIMES}
+            series = {"now": factor * TIMES, "base": TIMES}
             return [Measurement(section, case, each, tasks[0], series[each]) for each in peers], []
 
     monkeypatch.setattr(compare, "Bench", Bench)

@@ -15,9 +15,9 @@ commit=$(git rev-parse --verify "$revision^{commit}") || fail "no such revision:
 
 say "building the wheel of $commit in build/base"
 rm -rf "$source"
-git worktree prune
-git worktree add --quiet --detach "$source" "$commit"
-trap 'git worktree remove --force "$source"' EXIT
+mkdir -p "$source"
+trap 'rm -rf "$source"' EXIT
+git archive "$commit" | tar -x -C "$source"
 ln -s "$REPOSITORY/.venv" "$source/.venv"
 cp -R "$TOOLS_STATE/." "$source/.tools"
 [ ! -f user.bazelrc ] || cp user.bazelrc "$source"
