@@ -33,11 +33,10 @@ def instructions(program: str, name: str) -> Parts:
     """Returns the instructions of a pass of the engine, by function."""
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder, "callgrind.out")
-        valgrind = ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*Measured*"]
+        valgrind = ["valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*Measured*"]
         subprocess.run(
             [*valgrind, f"--callgrind-out-file={output}", program, name],
             check=True,
-            capture_output=True,
             env=os.environ | {"TF_RNN_OPS_ISA": "avx2"},
         )
         return _large(_by_function(output.read_text()))

@@ -4,7 +4,6 @@
 //   instruction_counts NAME    runs the pass of that name
 //   instruction_counts         prints the names
 
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -12,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "cc/rnn/block_lstm_test_support.h"
 #include "cc/rnn/executor.h"
 #include "cc/rnn/float16.h"
 #include "cc/rnn/gru_block_cell.h"
 #include "cc/rnn/instruction_set.h"
-#include "cc/rnn/kept.h"
 #include "cc/rnn/network.h"
 #include "cc/rnn/network_test_support.h"
 #include "cc/rnn/rnn_config.h"
@@ -29,47 +28,43 @@ namespace {
 template <typename T>
 NetworkKernels<T> kernels;
 
-template <typename T>
-[[gnu::noinline]] void MeasuredForward(const NetworkForward<T>& pass,
-                                       Executor& executor) {
-  kernels<T>.forward(pass, executor);
-}
-template <typename T>
-[[gnu::noinline]] void MeasuredBackward(const NetworkBackward<T>& pass,
-                                        Executor& executor) {
-  kernels<T>.backward(pass, executor);
-}
-template <typename T>
-[[gnu::noinline]] void MeasuredBackwardGrad(const NetworkBackwardGrad<T>& pass,
-                                            Executor& executor) {
-  kernels<T>.backward_grad(pass, executor);
-}
-template <typename T>
-[[gnu::noinline]] void MeasuredPacking(const WeightPacking<T>& packing,
-                                       Executor& executor) {
-  kernels<T>.pack_weights(packing, executor);
+// kRun: a member of NetworkKernels<T>
+template <typename T, typename P,
+          void (*NetworkKernels<T>::*kRun)(const P&, Executor&)>
+[[gnu::noinline]] void Measured(const P& pass, Executor& executor) {
+  (kernels<T>.*kRun)(pass, executor);
 }
 
 enum class Pass { kForward, kBackward, kBackwardGrad, kPack };
 
-// The kernels with the functions of one kind of pass replaced by those above.
+// The kernels, with the function of one kind of pass measured.
 template <typename T>
-NetworkKernels<T> Measured(Pass pass) {
-  NetworkKernels<T> measured = kernels<T>;
-  if (pass == Pass::kForward) measured.forward = MeasuredForward<T>;
-  if (pass == Pass::kBackward) measured.backward = MeasuredBackward<T>;
-  if (pass == Pass::kBackwardGrad) {
-    measured.backward_grad = MeasuredBackwardGrad<T>;
+NetworkKernels<T> KernelsFor(Pass pass) {
+  using Kernels = NetworkKernels<T>;
+  Kernels result = kernels<T>;
+  switch (pass) {
+    case Pass::kForward:
+      result.forward = Measured<T, NetworkForward<T>, &Kernels::forward>;
+      break;
+    case Pass::kBackward:
+      result.backward = Measured<T, NetworkBackward<T>, &Kernels::backward>;
+      break;
+    case Pass::kBackwardGrad:
+      result.backward_grad =
+          Measured<T, NetworkBackwardGrad<T>, &Kernels::backward_grad>;
+      break;
+    case Pass::kPack:
+      result.pack_weights =
+          Measured<T, WeightPacking<T>, &Kernels::pack_weights>;
   }
-  if (pass == Pass::kPack) measured.pack_weights = MeasuredPacking<T>;
-  return measured;
+  return result;
 }
 
 template <typename T>
 void Train(Pass pass, Case k) {
   kernels<T> = GetNetworkKernels<T>(ActiveInstructionSet(), k.config);
   SerialExecutor executor;
-  Engine<T> engine(Measured<T>(pass), k);
+  Engine<T> engine(KernelsFor<T>(pass), k);
   engine.Forward(/*is_training=*/true, executor);
   if (pass != Pass::kForward) engine.Backward(executor);
   if (pass == Pass::kBackwardGrad) engine.BackwardGrad(executor);
@@ -80,15 +75,26 @@ void Infer(Pass pass, Case k, WeightFormat format) {
   kernels<float> =
       GetInferenceKernels(ActiveInstructionSet(), k.config, format);
   SerialExecutor executor;
-  Engine<float>(Measured<float>(pass), k)
+  Engine<float>(KernelsFor<float>(pass), k)
       .Forward(/*is_training=*/false, executor, /*has_constant_weights=*/true,
                /*packs=*/true);
 }
 void Infer(Case k) {
   kernels<float> = GetNetworkKernels<float>(ActiveInstructionSet(), k.config);
   SerialExecutor executor;
-  Engine<float>(Measured<float>(Pass::kForward), k)
+  Engine<float>(KernelsFor<float>(Pass::kForward), k)
       .Forward(/*is_training=*/false, executor);
+}
+
+void RunBlockLstm(Pass pass) {
+  LstmCase k = RandomLstm({true, false, 0, 0}, {10, 16}, 48, 72);
+  kernels<float> =
+      GetNetworkKernels<float>(ActiveInstructionSet(), ConfigOf(k));
+  Forward(k);  // the reference, which makes the activations
+  SerialExecutor executor;
+  LstmEngine<float> engine(KernelsFor<float>(pass), ActiveInstructionSet(), k);
+  engine.Forward(executor);
+  if (pass == Pass::kBackward) engine.Backward(executor);
 }
 
 // The same numbers in each run.
@@ -96,69 +102,6 @@ Buffer<float> Random(std::int64_t size) {
   static std::mt19937 generator(1);
   Array values = RandomArray(size, 0.1, generator);
   return Buffer<float>(Rounded<float>(values));
-}
-
-// BlockLSTM, which keeps its activations, or the backward pass after it.
-void RunBlockLstm(Pass pass) {
-  constexpr RnnSize kSize{10, 16};
-  constexpr std::int64_t kInputs = 48, kUnits = 72, kGates = 4;
-  RnnConfig config{RnnMode::kLstm, false, 1, 1, kInputs, kUnits, 0};
-  config.block_lstm.is_used = true;
-  kernels<float> = GetNetworkKernels<float>(ActiveInstructionSet(), config);
-  const NetworkKernels<float> measured = Measured<float>(pass);
-  SerialExecutor executor;
-  const std::int64_t state = kSize.batch * kUnits, steps = kSize.time * state;
-  const std::int64_t rows = kInputs + kUnits;
-  Buffer<float> x = Random(kSize.time * kSize.batch * kInputs);
-  Buffer<float> h = Random(state), c = Random(state), d_output = Random(steps);
-  Buffer<float> w = Random(rows * kGates * kUnits), b = Random(kGates * kUnits);
-  Buffer<float> output(steps), final_h(state), final_c(state);
-  std::vector<Buffer<float>> activations;
-  for (int i = 0; i < LstmActivations<float>::kCount; ++i) {
-    activations.emplace_back(steps);
-  }
-  const auto fill = [&](auto& a) {
-    a.config = config;
-    a.size = kSize;
-    a.time_major = true;
-    a.input = x.data();
-    a.input_h = h.data();
-    a.input_c = c.data();
-    a.weights = Weights<const float>::BlockLstm(w.data(), b.data(), {}, true,
-                                                kInputs, kUnits);
-  };
-  const auto kept = [&](auto view) {
-    for (std::size_t i = 0; i < activations.size(); ++i) {
-      view.arrays[i] = activations[i].data();
-    }
-    return view;
-  };
-  NetworkForward<float> forward{};
-  fill(forward);
-  forward.kept = Kept<float>::Activations(kept(LstmActivations<float>{}));
-  forward.output = output.data();
-  forward.output_h = final_h.data();
-  forward.output_c = final_c.data();
-  Buffer<char> workspace(measured.forward_workspace(forward, 1));
-  forward.workspace = workspace.data();
-  measured.forward(forward, executor);
-  if (pass == Pass::kForward) return;
-  Buffer<float> d_x(x.size()), d_h(state), d_c(state), d_w(w.size()),
-      d_b(b.size());
-  NetworkBackward<float> backward{};
-  fill(backward);
-  backward.kept =
-      Kept<const float>::Activations(kept(LstmActivations<const float>{}));
-  backward.output = output.data();
-  backward.output_backprop = d_output.data();
-  backward.input_backprop = d_x.data();
-  backward.input_h_backprop = d_h.data();
-  backward.input_c_backprop = d_c.data();
-  backward.weights_backprop = Weights<float>::BlockLstm(
-      d_w.data(), d_b.data(), {}, true, kInputs, kUnits);
-  Buffer<char> backward_workspace(measured.backward_workspace(backward, 1));
-  backward.workspace = backward_workspace.data();
-  measured.backward(backward, executor);
 }
 
 [[gnu::noinline]] void MeasuredStep(
