@@ -12,13 +12,14 @@ docs/design/benchmarks.md explains the method and the options.
 import argparse
 import os
 import pathlib
+import sys
 from collections.abc import Sequence
 
 import program
 import report
 from cases import MEMORY, Case
 from measure import Bench, Failure, Measurement, Peer, PeerError, Worker
-from results import Run
+from results import Run, read
 from sections import (
     CALLS,
     GRAPHS,
@@ -37,7 +38,7 @@ from sections import (
 OPTIONS = list(dict.fromkeys(section.option for section in SECTIONS.values()))
 DEFAULT = [option for option in OPTIONS if option != SCALING]  # which is published from a machine with more CPUs
 OTHERS = [name for name in PEERS if name != OURS]
-ROUNDS = 12
+ROUNDS = 6
 LEAST_ROUNDS = 3
 MEMORY_PROCESSES = 3  # measurements of memory, which differs between processes
 
@@ -59,6 +60,11 @@ def parse_arguments() -> argparse.Namespace:
         default=num_cpus,
         metavar="N",
         help="threads of each library (default: the number of CPUs, %(default)s)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the interrupted run in the output folder; give the same options",
     )
     parser.add_argument("--publish", action="store_true", help="also update the pages in docs and README.md")
     settings = program.parse(parser, ROUNDS)
@@ -90,6 +96,8 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
     """Runs the selected sections, prints the measurements, writes them after each case, and returns the run."""
     peers, run = program.begin([PEERS[name] for name in (OURS, *settings.peers)], threads=settings.threads)
     path, log = settings.output / "results.json", settings.output / "libraries.log"
+    if settings.resume and path.exists():
+        run = resumed(read(path), run)
     sections = [each for each in SECTIONS.values() if each.option in settings.sections]
 
     # Sections with the same processes. Served models have their own: most peers serve models only.
@@ -103,13 +111,33 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
     for (threads, _), together in groups.items():
         taking_part = [peer for peer in peers if any(peer.name in section.peers for section in together)]
         with Bench(taking_part, REFERENCE, threads, log) as bench:
+            for name in bench.versions.keys() & run.versions.keys():
+                check_same(f"version of {PEERS[name].label}", run.versions[name], bench.versions[name])
             run = run.replace(versions={**bench.versions, **run.versions})
             for section in together:
                 rounds = min(settings.rounds, max(LEAST_ROUNDS, settings.rounds // section.rounds_divisor))
                 load = section.quick_load if settings.quick else section.load
-                cases = cases_of(section, settings)
+                cases = [case for case in cases_of(section, settings) if case not in run.cases(section.name)]
                 run = program.measure_section(bench, run, path, section, cases, rounds, load)
     return run
+
+
+def resumed(earlier: Run, run: Run) -> Run:
+    """Returns an interrupted run, to go on with it.
+
+    Args:
+      earlier: the interrupted run.
+      run: a run of the same libraries, without measurements.
+    """
+    check_same("commit", earlier.commit, run.commit)
+    check_same("number of threads", earlier.threads, run.threads)
+    return earlier.replace(left_out=run.left_out)
+
+
+def check_same(what: str, earlier: object, now: object) -> None:
+    """Ends the program if the conditions of an interrupted run have changed."""
+    if earlier != now:
+        sys.exit(f"cannot resume: the {what} differs: {earlier} when the run was interrupted, {now} now")
 
 
 def measure_memory(
@@ -119,7 +147,8 @@ def measure_memory(
     print(f"\n{section.title}, MiB")
     for case in cases_of(section, settings):
         for peer in (each for each in peers if each.name in section.peers):
-            for _ in range(1 if settings.quick else MEMORY_PROCESSES):
+            found = run.find(MEMORY, case, peer.name, MEMORY)
+            for _ in range(len(found.samples) if found else 0, 1 if settings.quick else MEMORY_PROCESSES):
                 measured, failures = [], []
                 with Worker(peer, settings.threads, settings.output / "libraries.log") as worker:
                     try:

@@ -1,7 +1,8 @@
 """Compares the speed of the installed package with that of another revision, in turns in one pair of processes.
 
 A task is slower if a t-test of the samples says p <= 0.05, and the median or the minimum differs by at least 10%. The
-exit status is 1 if a task is slower. `make compare BASE=revision` builds the other package, and runs this program.
+exit status is 1 if a task is slower. Inference of one sequence is also measured with several threads that call at once.
+`make compare BASE=revision` builds the other package, and runs this program.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from cases import (
     TRAIN_ON_BATCH,
     Case,
 )
-from measure import Bench, Measurement
+from measure import QUIET, Bench, Load, Measurement
 from scipy import stats
 from sections import OURS, OURS_PACKED, PEERS, REFERENCE
 
@@ -34,10 +35,12 @@ CASES = (
     "model-gru-48-60-40-256-2layers served-lstm-1-10-64-96 served-lstm-1-50-64-512 served-gru-8-1-64-256"
 )
 TASKS = (FORWARD, FORWARD_BACKWARD, BACKWARD, PENALTY, FUNCTION, TRAIN_ON_BATCH, SIGNATURE, FROZEN)
+TASKS_OF_CLIENTS = (FORWARD, FUNCTION, SIGNATURE, FROZEN)
+CLIENTS = Load(seconds=0.3, clients=4)
 ROUNDS = 10
 MOST_P = 0.05
 LEAST_CHANGE = 1.1
-_LINE = "{:<56}  {:<24}  {:>9}  {:>9}  {:>6}  {:>6}  {}"
+_LINE = "{:<56}  {:<32}  {:>9}  {:>9}  {:>6}  {:>6}  {}"
 
 
 def verdict(base: Sequence[float], now: Sequence[float]) -> tuple[float, str]:
@@ -71,15 +74,18 @@ def compare(folder: str, cases: Sequence[Case], rounds: int, log: pathlib.Path) 
             continue
         with Bench(peers, REFERENCE, len(os.sched_getaffinity(0)), log) as bench:
             for case in chosen:
-                measured, failures = bench.measure("compare", case, ["base", "now"], rounds, TASKS)
-                if failures:
-                    sys.exit(f"{case.name}: {failures[0].message}")
-                slower += _judge(case, measured)
+                for load, tasks in ((QUIET, TASKS), (CLIENTS, TASKS_OF_CLIENTS)):
+                    if load is CLIENTS and case.batch > 1:
+                        continue
+                    measured, failures = bench.measure("compare", case, ["base", "now"], rounds, tasks, load)
+                    if failures:
+                        sys.exit(f"{case.name}: {failures[0].message}")
+                    slower += _judge(case, measured, f", {load.clients} threads" if load is CLIENTS else "")
     return slower
 
 
-def _judge(case: Case, measured: Sequence[Measurement]) -> list[str]:
-    """Prints the tasks of a case, and returns the slower ones."""
+def _judge(case: Case, measured: Sequence[Measurement], words: str) -> list[str]:
+    """Prints the tasks of a case, with words that say under which load, and returns the slower ones."""
     times = {(each.task, each.peer): each.samples for each in measured}
     slower = []
     for task in dict.fromkeys(each.task for each in measured):
@@ -87,8 +93,8 @@ def _judge(case: Case, measured: Sequence[Measurement]) -> list[str]:
         p, word = verdict(base, now)
         before, after = 1e3 * np.median(base), 1e3 * np.median(now)
         figures = [f"{before:.3g}", f"{after:.3g}", f"{before / after:.2f}", f"{p:.2f}"]
-        print(_LINE.format(case.title[:56], task, *figures, word), flush=True)
-        slower += [f"{case.name}, {task}"] if word == "slower" else []
+        print(_LINE.format(case.title[:56], f"{task}{words}", *figures, word), flush=True)
+        slower += [f"{case.name}, {task}{words}"] if word == "slower" else []
     return slower
 
 

@@ -466,14 +466,14 @@ class Bench:
         for worker in (*self.workers.values(), self._reference):
             worker.__exit__()
 
-    def _prepare(self, case: Case, peers: Collection[str], tasks: Container[str]) -> list[Turn]:
+    def _prepare(self, case: Case, peers: Collection[str], tasks: Container[object]) -> list[Turn]:
         """Prepares a case, checks the results and returns the tasks of all peers that support it."""
         keys = [
             (name, task)
             for name, worker in self.workers.items()
             if name in peers
             for task in worker.request("prepare", case)
-            if task in tasks
+            if task in tasks or (task, name) in tasks
         ]
         if not keys:
             return []
@@ -503,7 +503,7 @@ class Bench:
         case: Case,
         peers: Collection[str],
         rounds: int,
-        tasks: Container[str] = (),
+        tasks: Container[object] = (),
         load: Load = QUIET,
     ) -> tuple[list[Measurement], list[Failure]]:
         """Checks and measures the peers in the tasks of a case that they support.
@@ -516,7 +516,7 @@ class Bench:
           case: the case.
           peers: the names of the peers.
           rounds: the number of samples of each task.
-          tasks: the tasks to measure, if the case has them; all if empty.
+          tasks: the tasks to measure, or pairs of a task and a peer, if the case has them; all if empty.
           load: the load during the measurement.
 
         Returns:

@@ -5,6 +5,7 @@ import datetime
 import itertools
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
 
@@ -105,8 +106,15 @@ def begin(peers: Sequence[Peer], **fields) -> tuple[list[Peer], Run]:
     missing = {peer.name: packages for peer in peers if (packages := peer.missing_packages())}
     for name, packages in missing.items():
         print(skipped(name, packages))
-    run = Run(datetime.date.today().isoformat(), load_before=os.getloadavg(), left_out=missing, **fields)
-    return [peer for peer in peers if peer.name not in missing], run
+    run = Run(datetime.date.today().isoformat(), **fields, load_before=os.getloadavg(), left_out=missing)
+    return [peer for peer in peers if peer.name not in missing], run.replace(commit=commit())
+
+
+def commit() -> str:
+    """Returns the commit that last changed the op library or the package; empty outside a repository."""
+    command = ["git", "log", "-1", "--format=%h", "--", "cc", "tf_rnn_ops", "third_party"]
+    process = subprocess.run(command, cwd=pathlib.Path(__file__).parent.parent, capture_output=True, text=True)
+    return process.stdout.strip()
 
 
 def add(run: Run, measurements: Sequence[Measurement], failures: Sequence[Failure], path: pathlib.Path) -> Run:

@@ -18,6 +18,7 @@ class Run:
 
     Attributes:
       date: the date of the start.
+      commit: the commit that last changed the op library or the package.
       threads: the number of threads of each library.
       load_before: the load averages over 1, 5 and 15 minutes at the start.
       load_after: the load averages at the end.
@@ -31,6 +32,7 @@ class Run:
 
     date: str
     threads: int
+    commit: str = ""
     load_before: Sequence[float] = (0.0, 0.0, 0.0)
     load_after: Sequence[float] = (0.0, 0.0, 0.0)
     versions: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)

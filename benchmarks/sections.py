@@ -106,7 +106,7 @@ class Section:
       quick_cases: tiny cases for --quick.
       peers: the names of the peers.
       rounds_divisor: the rounds of the main section divided by those of this one.
-      tasks: the measured tasks; all if empty.
+      tasks: the measured tasks, or pairs of a task and a peer; all if empty.
       load: the load during the measurement.
       quick_load: a short load for --quick.
       threads_per_cpu: the threads of each library divided by those of other sections.
@@ -119,7 +119,7 @@ class Section:
     quick_cases: Sequence[Case]
     peers: Sequence[str]
     rounds_divisor: int = 1
-    tasks: Container[str] = ()
+    tasks: Container[object] = ()
     load: Load = QUIET
     quick_load: Load = QUIET
     threads_per_cpu: int = 1
@@ -311,13 +311,13 @@ def _serving(name: str, count: int) -> Section:
 
 def _calls(name: str, count: int) -> Section:
     title, loads = f"{count} threads of Python that call a model", (Load(seconds, count) for seconds in (0.3, 0.02))
-    tasks, peers = (dict.fromkeys(each) for each in zip(*WAYS, strict=True))
-    return _section(name, title, _combine("served", _CALLED[count]), _QUICK_SERVED, [*peers], 3, tasks, *loads)
+    peers = [*dict.fromkeys(peer for _, peer in WAYS)]
+    return _section(name, title, _combine("served", _CALLED[count]), _QUICK_SERVED, peers, 3, WAYS, *loads)
 
 
 def _crowded(name: str, title: str, load: Load = QUIET, threads_per_cpu: int = 1) -> Section:
-    """Returns a section: the float32 networks of the main section on CPUs with more threads than CPUs."""
-    return _section(name, title, _FLOAT32, _QUICK, _THREE, 2, (), load, load, threads_per_cpu)
+    """Returns a section: LSTM and GRU on CPUs with more threads than CPUs."""
+    return _section(name, title, _combine("lstm gru", _SIZES), _QUICK, _THREE, 2, (), load, load, threads_per_cpu)
 
 
 def _scaling(name: str, count: int) -> Section:

@@ -46,18 +46,19 @@ def test_the_status_says_if_a_task_is_slower(factor, monkeypatch, capsys):
         def __exit__(self, *_):
             pass
 
-        def measure(self, section, case, peers, rounds, tasks):
+        def measure(self, section, case, peers, rounds, tasks, load):
             series = {"now": factor * TIMES, "base": TIMES}
             return [Measurement(section, case, each, tasks[0], series[each]) for each in peers], []
 
     monkeypatch.setattr(compare, "Bench", Bench)
-    monkeypatch.setattr(sys, "argv", ["compare.py", "other", "--cases", "lstm-1-2-3-4,gru-1-2-3-4"])
+    monkeypatch.setattr(sys, "argv", ["compare.py", "other", "--cases", "lstm-1-2-3-4,gru-2-2-3-4"])
     if factor > 1:
-        with pytest.raises(SystemExit, match=r"^slower than the base: lstm-1-2-3-4, forward; gru-1-2-3-4, forward$"):
+        slower = "lstm-1-2-3-4, forward; lstm-1-2-3-4, forward, 4 threads; gru-2-2-3-4, forward"
+        with pytest.raises(SystemExit, match=f"^slower than the base: {slower}$"):
             compare.main()
     else:
         compare.main()
-    assert capsys.readouterr().out.count("LSTM 1, 2, 3, 4") == 1
+    assert capsys.readouterr().out.count("LSTM 1, 2, 3, 4") == 2
 
 
 def test_the_base_is_imported_from_its_folder(tmp_path):

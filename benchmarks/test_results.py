@@ -19,6 +19,8 @@ import pytest
 import report
 import results
 import sections
+import summary
+import tables
 import tensorflow as tf
 from cases import (
     ACCELERATED,
@@ -42,6 +44,7 @@ from environment import processes
 from library import Task
 from measure import Failure, Load, Measurement, Peer, largest_error
 from sections import (
+    CALL_CLIENTS,
     GRAPHS,
     KERAS,
     KERAS_XLA,
@@ -49,6 +52,8 @@ from sections import (
     MODELS,
     ONNX_RUNTIME,
     OURS,
+    OURS_INT8,
+    OURS_PACKED,
     PEERS,
     PYTORCH,
     RAW_OPS,
@@ -62,7 +67,9 @@ from test_libraries import INSTALLED, ON_CPU, library_of, reference_of
 
 import tf_rnn_ops
 
-HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs matplotlib")
+KERAS_MODELS = "Keras models"
+MODEL_TITLES = [parse_case(name).title for name in sections.MODEL_WORDS]
 PLAIN, GRU, MODEL = "lstm-1-2-3-4", "gru-1-2-3-4", "model-lstm-1-1-3-4"
 PENALIZED, SERVED = f"penalty-{PLAIN}", f"served-{PLAIN}"
 MEBI = 2**20
@@ -160,7 +167,7 @@ def made_up_parts():
         fake_run(copies, SERVING_MEMORY),
     ]
     return {
-        report.KERAS_MODELS: (fake_models(), "| LSTM 1, 1, 3, 4 | 400 | 300 | 20 | 80 | 100 |"),
+        KERAS_MODELS: (fake_models(), "| LSTM 1, 1, 3, 4 | 400 | 300 | 20 | 80 | 100 |"),
         "options of layers": (
             of_peers("model-gru-1-1-3-4-reset_before", FUNCTION, sections.KERAS_OPTIONS, tf_rnn_ops=1, keras=3),
             "|  | GRU 1, 1, 3, 4, reset_after=False | 1000 | 3.00 |",
@@ -169,16 +176,16 @@ def made_up_parts():
         "sequence length and batch size": (of_peers(PLAIN, FORWARD, sections.LENGTHS, tf_rnn_ops=1), f"{row} 1000 |"),
         "sharing a machine": (
             of_peers(PLAIN, FORWARD, sections.CLIENTS[1], waits, tf_rnn_ops=5e-3, pytorch=1e-2),
-            f"{row} 1 clients of the same network | 200; 5; 6 | 100; 5; 6 |",
+            f"{row} 1 | 200 | 100 |",
         ),
-        SERVING: (results.join(serving), f"{row} 4 | 200; 5; 6 | 100; 5; 6 |"),
-        report.CALLS_FROM_PYTHON: (
-            of_peers(SERVED, cases.FROZEN, sections.CALL_CLIENTS[4], waits, tf_rnn_ops_packed=2e-3),
+        SERVING: (results.join(serving), f"{row} 4 | 200 | 100 |"),
+        tables.CALLS_FROM_PYTHON: (
+            of_peers(SERVED, cases.FROZEN, CALL_CLIENTS[4], waits, tf_rnn_ops_packed=2e-3),
             "|  | LSTM 1, 2, 3, 4 |\n| --- | ---: |\n| tf_rnn_ops packed: freeze | 500 |",
         ),
         GRAPHS: (
             fake_run(graphs, GRAPHS),
-            "| 2, 3, 4 | Keras 3 | 6000 | 2.00 | 3.00 | 8000 | 4.00 | 8.00 |",
+            "| 2, 3, 4 | Keras 3 | 8000 | 4.00 | 8.00 |",
         ),
         "memory": (fake_run({key: size * MEBI for key, size in memory.items()}, MEMORY), f"{row} 60 | 120 | 0.50 |"),
         "gradients of penalties": (
@@ -187,7 +194,7 @@ def made_up_parts():
         ),
         "threads": (
             of_peers(PLAIN, FORWARD, SCALING_THREADS[1], tf_rnn_ops=1, pytorch=2),
-            f"{row} 1000; 4.5e-07; 1.00; 2.00 |",
+            f"{row} 2.00 |",
         ),
     }
 
@@ -197,15 +204,16 @@ def pages(tmp_path):
     """The pages of the documentation and a README.md with all marks."""
     docs, readme = tmp_path / "docs", tmp_path / "README.md"
     (docs / "guides").mkdir(parents=True)
-    marked = {part: f"\nold {part}\n".join(report.marks(part)) + "\n" for part in report.PARTS}
-    for name in {*map(report.page_of, report.PARTS)}:
-        of_page = [marked[part] for part in report.PARTS if report.page_of(part) == name]
+    parts = (summary.PART, *report.PARTS)
+    marked = {part: f"\nold {part}\n".join(report.marks(part)) + "\n" for part in parts}
+    for name in {*map(report.page_of, parts)}:
+        of_page = [marked[part] for part in parts if report.page_of(part) == name]
         (docs / name).write_text("\n".join(["before\n", *of_page, "after\n"]))
-    readme.write_text(f"before\n\n{marked[report.KERAS_MODELS]}\nafter\n")
+    readme.write_text(f"before\n\n{marked[summary.PART]}\nafter\n")
     return docs, readme
 
 
-@pytest.mark.skipif(not HAS_MATPLOTLIB, reason="needs matplotlib")
+@needs_matplotlib
 @pytest.mark.parametrize("part", report.PARTS)
 def test_publishing_replaces_the_text_between_the_marks_of_a_part(part, pages, tmp_path):
     docs, readme = pages
@@ -213,18 +221,16 @@ def test_publishing_replaces_the_text_between_the_marks_of_a_part(part, pages, t
     run, row = made_up_parts()[part]
     run.write(tmp_path / "results.json")
     read = results.read(tmp_path / "results.json")
-    changed = [page, readme] if part == report.KERAS_MODELS else [page]
-    assert report.publish(read, docs) == changed
+    assert report.publish(read, docs) == [*dict.fromkeys([page, docs / "performance.md", readme])]
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    begin, end = report.marks(part)
-    block = text[text.index(begin) : text.index(end)]
+    block = report.block_of(page, part)
     assert report.part_to_markdown(run, part) in block
     assert row in block
     texts = "".join((docs / name).read_text() for name in {*map(report.page_of, report.PARTS)})
     assert [other for other in report.PARTS if f"old {other}\n" not in texts] == [part]
-    assert ("old" in readme.read_text()) == (part != report.KERAS_MODELS)
+    assert f"old {summary.PART}" not in readme.read_text()
     report.publish(read, docs)
     assert page.read_text() == text
     page.write_text("no marks")
@@ -232,52 +238,72 @@ def test_publishing_replaces_the_text_between_the_marks_of_a_part(part, pages, t
         report.publish(run, docs)
 
 
-@pytest.mark.skipif(not HAS_MATPLOTLIB, reason="needs matplotlib")
-def test_models_are_published_in_both_pages_with_a_chart(pages):
-    import picture
-
+@needs_matplotlib
+def test_the_summary_says_what_is_faster_and_what_is_slower(pages):
     docs, readme = pages
-    report.publish(fake_models(), docs)
+    waits = {OURS_PACKED: [2e-3], OURS_INT8: [1e-3], ONNX_RUNTIME: [1e-3]}
+    calls = [
+        of_peers(SERVED, cases.FROZEN if peer != ONNX_RUNTIME else CALL_IN_PYTHON, CALL_CLIENTS[1], each, **{peer: 1})
+        for peer, each in waits.items()
+    ]
+    served = of_peers(SERVED, SERVE_IN_C, SERVING_CLIENTS[4], [1e-3], tf_rnn_ops_packed=1, tf_rnn_ops_int8=1)
+    onnx = of_peers(SERVED, CALL_IN_PYTHON, SERVING_CLIENTS[4], [1e-3], onnxruntime=2)
+    exported = made_up_parts()[GRAPHS][0]
+    report.publish(results.join([fake_models(), *calls, served, onnx, exported]), docs)
     text, front = (docs / "performance.md").read_text(), readme.read_text()
-    assert "|  | LSTM 1, 1, 3, 4 | 0.4 | 1.50 | 0.50 | 0.25 |  | 1 | 2.00 |" in text
-    assert "| geometric mean |  |  | 3.46 | 0.50 | 0.61 | 0.90 |  | 2.00 |" in text
-    extent = "0.50 to 0.50 | 0.25 to 1.50 | 0.90 to 0.90 |  | 2.00 to 2.00 |"
-    assert f"| range |  |  | 1.50 to 8.00 | {extent}" in text
-    assert "over 2 models, 1 of them also trained" in front
-    keras_inference = "**2.00x** the speed of the better of Keras and Keras XLA in inference (0.50x to 8.00x per model)"
-    assert f"- {keras_inference}, **2.00x** in training (2.00x to 2.00x)\n" in front
-    assert "- **0.61x** the speed of PyTorch in inference (0.25x to 1.50x per model)\n" in front
-    assert "(docs/images/models.png)" in front
-    assert (docs / "images" / "models.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    speedups = {"Keras": 1.5, "Keras XLA": 0.5, "PyTorch": 0.25}
-    assert report.read_models(text)[0] == ("", speedups, {"Keras": 2.0})
-    assert picture.speeds(speedups) == {OURS: 1.5, "Keras XLA": 3.0, "PyTorch": 6.0}  # relative to Keras
-    assert report.conditions_of_models(text) == "Unknown CPU, 1 threads, 2026-11-21"
+    assert "|  | LSTM 1, 1, 3, 4 | 0.4 | 1.50 | 0.50 | 0.25 |  |\n" in text
+    assert "| geometric mean |  |  | 3.46 | 0.50 | 0.61 | 0.90 |\n" in text
+    assert "| range |  |  | 1.50 to 8.00 | 0.50 to 0.50 | 0.25 to 1.50 | 0.90 to 0.90 |\n" in text
+    for line in (
+        "- Predict with a Keras model: **3.46x** Keras, **0.50x** Keras XLA, **0.61x** PyTorch, "
+        "**0.90x** ONNX Runtime\n",
+        "- Train a Keras model: **2.00x** Keras\n",
+        "- Serve in C, packed weights: **2.00x** ONNX Runtime\n",
+        "- Serve from Python, packed weights: **0.50x** ONNX Runtime\n",
+        "- Call an old SavedModel from Python: **2.83x** the same file before\n",
+    ):
+        assert line in front
+    assert "(tf_rnn_ops unknown, 2026-11-21, unknown CPU, unknown instruction set, 1 threads;" in front
+    assert "(docs/images/speed.png)" in front
+    assert (docs / "images" / "speed.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert "| Predict with a Keras model | PyTorch | 0.61 | 0.25 | 1.50 | 2 |\n" in text
+    slower = report.block_of(docs / "performance.md", summary.PART).partition("### Where others are faster\n\n")[2]
+    assert slower.strip().splitlines() == [
+        "- Keras models: tf.function: Keras XLA in 1 of 1, most: 0.50 (LSTM 1, 1, 3, 4); PyTorch in 1 of 2, most: 0.25 "
+        "(LSTM 1, 1, 3, 4); ONNX Runtime in 1 of 1, most: 0.90 (LSTM 2, 5, 3, 4)",
+        "- 1 thread: median of a call, µs: ONNX Runtime in 1 of 1, most: 0.50 (LSTM 1, 2, 3, 4)",
+    ]
 
 
-def test_the_documentation_has_the_marks_and_the_tables_of_the_report():
-    page, readme = (report.DOCS / "performance.md").read_text(), (report.DOCS.parent / "README.md").read_text()
-    texts = [((report.DOCS / report.page_of(part)).read_text(), part) for part in report.PARTS]
-    for text, part in (*texts, (readme, report.KERAS_MODELS)):
-        assert [text.count(mark) for mark in report.marks(part)] == [1, 1], part
-    for text, part in texts:
-        assert all(f"### {table.title}\n" in text for table in report.PARTS[part])
-    assert [row.model for row in report.read_models(page)] == list(sections.MODEL_WORDS.values())
+def of_the_documentation():
+    """Returns the text of each part of the documentation."""
+    return {part: report.block_of(report.DOCS / report.page_of(part), part) for part in report.PARTS}
 
 
-def test_the_readme_has_the_numbers_of_the_page():
-    page, readme = (report.DOCS / "performance.md").read_text(), (report.DOCS.parent / "README.md").read_text()
-    rows = report.read_models(page)
-    peers_of = {"the better of Keras and Keras XLA": ["Keras", "Keras XLA"]}
-    for name in (*peers_of, "PyTorch", "ONNX Runtime"):
-        (line,) = (line for line in readme.splitlines() if f"** the speed of {name} in" in line)
-        for mean, kind, low, high in re.findall(r"\*\*([\d.]+)x\*\*.*? in (\w+) \(([\d.]+)x to ([\d.]+)x", line):
-            known = [{peer: getattr(row, kind).get(peer) for peer in peers_of.get(name, [name])} for row in rows]
-            values = [min(filter(None, each.values())) for each in known if any(each.values())]
-            assert (min(values), max(values)) == (float(low), float(high))
-            # The page's figures are rounded.
-            assert float(mean) == pytest.approx(np.exp(np.mean(np.log(values))), abs=0.015)
-    assert report.conditions_of_models(page) in readme
+def test_the_documentation_has_the_tables_and_the_summary_of_the_report():
+    found = of_the_documentation()
+    for part, text in found.items():
+        assert [title for title in re.findall("^### (.*)$", text, re.MULTILINE) if title in tables.TABLES] == [
+            table.title for table in report.PARTS[part]
+        ]
+        assert not re.search(r"\|[^|\n]*;[^|\n]*\|", text), "a cell has several figures"
+    models = summary.rows_of(report.PARTS[KERAS_MODELS][0], found)
+    assert [name.partition(", " + case)[0] for (name, _), case in zip(models, MODEL_TITLES, strict=True)] == [
+        *sections.MODEL_WORDS.values()
+    ]
+    assert summary.page(found).strip() == report.block_of(report.DOCS / "performance.md", summary.PART).strip()
+    assert summary.front(found).strip() == report.block_of(report.DOCS.parent / "README.md", summary.PART).strip()
+
+
+@pytest.mark.parametrize("part", report.PARTS)
+def test_the_tables_are_of_this_minor_version(part):
+    found = of_the_documentation()[part]
+    if part in report.MEASURED_ELSEWHERE:
+        assert re.search(r"\b20\d\d-\d\d-\d\d\b", found)
+        return
+    version = re.search(r"^tf_rnn_ops ([\d.]+) \([0-9a-f]+\), 20\d\d-\d\d-\d\d, ", found, re.MULTILINE)
+    assert version, found[:300]
+    assert version[1].split(".")[:2] == tf_rnn_ops.__version__.split(".")[:2]
 
 
 # ---------------------------------------------------------------- how it is measured
@@ -511,7 +537,7 @@ def test_options_select_sections_and_cases(monkeypatch):
         (SERVING_CLIENTS[4], names[3:4]),
         (GRAPHS, names[4:]),
         (sections.CLIENTS[4], names[:1]),
-        (sections.CALL_CLIENTS[8], names[3:4]),
+        (CALL_CLIENTS[8], names[3:4]),
         (sections.KERAS_OPTIONS, names[1:3]),
         (sections.CALLS, []),
     ):
@@ -556,6 +582,31 @@ def test_a_run_on_a_gpu(monkeypatch, tmp_path, capsys):
             if (name, peer) not in failed and (name, peer, task) != (names[1], RAW_OPS, FORWARD_BACKWARD)
         }
         assert {(each["case"], each["peer"], each["task"]) for each in written["measurements"]} == expected
+
+
+@pytest.mark.usefixtures("local_bench")
+def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
+    def run(*options):
+        options = ["--quick", "--peers=keras", "--threads=1", f"--output={tmp_path}", *options]
+        monkeypatch.setattr(sys, "argv", ["bench.py", *options])
+        LocalWorker.turns.clear()
+        bench.main()
+        return {case for _, case, _ in LocalWorker.turns}, results.read(tmp_path / "results.json")
+
+    _, first = run("--sections=batches")
+    measured, both = run("--sections=batches,lengths", "--resume")
+    assert measured == {case.name for case in sections.SECTIONS[sections.LENGTHS].quick_cases}
+    assert [each for each in both.measurements if each.section == sections.BATCHES] == first.measurements
+    assert both.cases(sections.LENGTHS)
+    for changed, message in (
+        ({"commit": "abc"}, "the commit differs: abc when the run was interrupted"),
+        ({"threads": 9}, "the number of threads differs: 9 when"),
+        ({"versions": {**both.versions, KERAS: {"Keras": "1"}}}, "the version of Keras differs: "),
+    ):
+        both.replace(**changed).write(tmp_path / "results.json")
+        with pytest.raises(SystemExit, match=message):
+            run("--sections=batches,lengths", "--resume")
+    assert not run("--sections=batches")[1].cases(sections.LENGTHS)
 
 
 def test_the_status_says_if_ours_failed(tmp_path, monkeypatch):
