@@ -209,6 +209,13 @@ def test_the_report_says_why_the_build_left_libraries_out(tmp_path):
         assert re.search(rf"^ +{name} library +not loaded: {why_not}$", printed, re.MULTILINE), printed
 
 
+def test_the_page_of_package_indexes_has_no_links_to_files():
+    page = importlib.metadata.metadata("tf_rnn_ops").get_payload()
+    assert "tf_rnn_ops.accelerate_keras()" in page
+    assert re.findall(r"\]\((?!https?:)", page) == []
+    assert "<!--" not in page
+
+
 def test_the_package_has_type_annotations():
     assert (PACKAGE / "py.typed").exists()
 

@@ -186,15 +186,24 @@ def _compiler(machine: str) -> str:
     return result.stdout.splitlines()[0]
 
 
-class TensorFlowExtras(MetadataHookInterface):
+class Metadata(MetadataHookInterface):
     """Hatchling's hook: see https://hatch.pypa.io/latest/plugins/metadata-hook/reference."""
 
     def update(self, metadata):
-        """Adds an extra for each distribution of TensorFlow."""
+        """Adds an extra for each distribution of TensorFlow, and README.md as a page without the repository's files."""
         oldest, *_, newest = self.config["tensorflow-versions"]
         major, minor = newest.split(".")
         range_ = f">={oldest},<{major}.{int(minor) + 1}"
         metadata["optional-dependencies"] = {name: [name + range_] for name in ("tensorflow", "tensorflow-cpu")}
+        text = (pathlib.Path(self.root) / "README.md").read_text()
+        metadata["readme"] = {"content-type": "text/markdown", "text": _without_relative_links(text)}
+
+
+def _without_relative_links(text: str) -> str:
+    """Returns Markdown without pictures that are files and comments, and with the text of links to files only."""
+    is_file = r"\((?!https?:)[^)]*\)"
+    text = re.sub(rf"!\[[^\]]*\]{is_file}\n*|<!--.*?-->\n*", "", text)
+    return re.sub(rf"\[([^\]]*)\]{is_file}", r"\1", text)
 
 
 class BazelBuildHook(BuildHookInterface):
