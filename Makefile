@@ -424,6 +424,15 @@ $(QEMU)/ready:
 	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
 	@touch $@
 
+coverage: ## Run coverage-cc and coverage-python.
+	@+$(call MAKE_EACH,coverage-cc coverage-python)
+
+coverage-cc: $(VENV)/installed $(VENV)/peers .tools/bazel ## Show which lines and branches of the C++ code the tests run.
+	@tools/coverage.sh cc $(OPTIONS)
+
+coverage-python: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready ## Show which lines and branches of the Python code the tests run.
+	@tools/coverage.sh python $(OPTIONS)
+
 test-serving: $(VENV)/installed .tools/bazel ## Build a C++ program with the ops linked in, and serve a SavedModel with it.
 	@tools/test_serving.sh
 

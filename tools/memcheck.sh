@@ -10,28 +10,14 @@ source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
 readonly STATE="$REPOSITORY/build/memcheck"
-readonly ENGINE=libtf_rnn_ops_engine.so
-readonly LIBRARIES=(libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
+# Without the libraries for GPUs and XLA.
+readonly LIBRARIES=(libtf_rnn_ops_engine.so libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
 readonly TESTS=(
   -m "not slow"
   tests/test_{builtin_kernels,golden,cell_bad_input,op_bad_input,cell_second_order}.py
   tests/test_cudnn_rnn_{bad_input,dropout,gradients,params_ops,parity,reserve_space,second_order,shapes}.py
   tests/test_gru_block_cell_{gradients,parity,shapes}.py
 )
-
-# Copies the installed package and replaces its libraries with the sanitizer builds, without the GPU and XLA libraries.
-make_package() {
-  local installed
-  installed=$(.venv/bin/python -I -c 'import importlib.util as u; print(*u.find_spec("tf_rnn_ops").submodule_search_locations)')
-  rm -rf "$STATE"
-  mkdir -p "$STATE/package"
-  cp -r "$installed" "$STATE/package/"
-  local package="$STATE/package/tf_rnn_ops"
-  find "$package" -name '*.so' -delete
-  tools/bazel.sh build --config=asan "//:$ENGINE" "${LIBRARIES[@]/#///:}" >&2
-  cp -f "bazel-bin/$ENGINE" "$package/"
-  cp -f "${LIBRARIES[@]/#/bazel-bin/}" "$package"/tensorflow_*/
-}
 
 # Reports go to files, because pytest's workers would lose them. The checks in `off` fail in TensorFlow and Python: they
 # leak objects that live as long as the process, free memory in another library than the one that allocated it, and define
@@ -45,7 +31,9 @@ run_tests() {
     .venv/bin/pytest -p no:cacheprovider -q --numprocesses=2 --dist=worksteal "$@"
 }
 
-make_package
+rm -rf "$STATE"
+tools/bazel.sh build --config=asan "${LIBRARIES[@]/#///:}" >&2
+tools/package_with.sh "$STATE/package" "${LIBRARIES[@]}"
 failed=
 run_tests "${@:-${TESTS[@]}}" || failed=1
 if compgen -G "$STATE/report.*" >/dev/null; then
