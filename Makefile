@@ -433,6 +433,9 @@ coverage-cc: $(VENV)/installed $(VENV)/peers .tools/bazel ## Show which lines an
 coverage-python: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready ## Show which lines and branches of the Python code the tests run.
 	@tools/coverage.sh python $(OPTIONS)
 
+mutants: $(VENV)/installed $(VENV)/peers .tools/bazel ## Change random lines of code, and check that tests fail; OPTIONS="python --count 150".
+	@$(VENV)/bin/python tools/mutants.py $(OPTIONS)
+
 test-serving: $(VENV)/installed .tools/bazel ## Build a C++ program with the ops linked in, and serve a SavedModel with it.
 	@tools/test_serving.sh
 
