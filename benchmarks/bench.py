@@ -13,7 +13,7 @@ import argparse
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import program
 import report
@@ -92,12 +92,21 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
     return [case for case in settings.cases if option_of(case) in kinds]
 
 
+def missing_cases(section: Section, settings: argparse.Namespace, run: Run) -> list[Case]:
+    """Returns the cases of a section that a run has not measured yet."""
+    return [case for case in cases_of(section, settings) if case not in run.cases(section.name)]
+
+
 def run_benchmark(settings: argparse.Namespace) -> Run:
     """Runs the selected sections, prints the measurements, writes them after each case, and returns the run."""
-    peers, run = program.begin([PEERS[name] for name in (OURS, *settings.peers)], threads=settings.threads)
+    cases = [case.name for case in settings.cases or ()]
+    options = {"quick": settings.quick, "rounds": settings.rounds, "peers": settings.peers, "cases": cases}
+    peers, run = program.begin(
+        [PEERS[name] for name in (OURS, *settings.peers)], threads=settings.threads, options=options
+    )
     path, log = settings.output / "results.json", settings.output / "libraries.log"
-    if settings.resume and path.exists():
-        run = resumed(read(path), run)
+    if settings.resume:
+        run = resumed(path, run)
     sections = [each for each in SECTIONS.values() if each.option in settings.sections]
 
     # Sections with the same processes. Served models have their own: most peers serve models only.
@@ -106,38 +115,41 @@ def run_benchmark(settings: argparse.Namespace) -> Run:
         threads = section.num_threads or section.threads_per_cpu * settings.threads
         if section.name == MEMORY:
             run = measure_memory(section, settings, peers, run, path)
-        elif section.num_threads <= settings.threads:
+        elif section.num_threads <= settings.threads and missing_cases(section, settings, run):
             groups.setdefault((threads, section.cases[0].is_served), []).append(section)
     for (threads, _), together in groups.items():
         taking_part = [peer for peer in peers if any(peer.name in section.peers for section in together)]
         with Bench(taking_part, REFERENCE, threads, log) as bench:
-            for name in bench.versions.keys() & run.versions.keys():
-                check_same(f"version of {PEERS[name].label}", run.versions[name], bench.versions[name])
-            run = run.replace(versions={**bench.versions, **run.versions})
+            run = with_versions(run, bench.versions)
             for section in together:
                 rounds = min(settings.rounds, max(LEAST_ROUNDS, settings.rounds // section.rounds_divisor))
                 load = section.quick_load if settings.quick else section.load
-                cases = [case for case in cases_of(section, settings) if case not in run.cases(section.name)]
-                run = program.measure_section(bench, run, path, section, cases, rounds, load)
+                missing = missing_cases(section, settings, run)
+                run = program.measure_section(bench, run, path, section, missing, rounds, load)
     return run
 
 
-def resumed(earlier: Run, run: Run) -> Run:
-    """Returns an interrupted run, to go on with it.
+def resumed(path: pathlib.Path, run: Run) -> Run:
+    """Returns the run in a file if its conditions are those of a new run. Ends the program if they differ."""
+    if not path.exists():
+        sys.exit(f"cannot resume: there is no {path}")
+    earlier = read(path)
+    for what in ("commit", "threads", "options", "left_out"):
+        check_same(what, getattr(earlier, what), getattr(run, what))
+    return earlier
 
-    Args:
-      earlier: the interrupted run.
-      run: a run of the same libraries, without measurements.
-    """
-    check_same("commit", earlier.commit, run.commit)
-    check_same("number of threads", earlier.threads, run.threads)
-    return earlier.replace(left_out=run.left_out)
+
+def with_versions(run: Run, versions: Mapping[str, Mapping[str, str]]) -> Run:
+    """Returns a run with the versions that peers report. Ends the program if an interrupted run had others."""
+    for name in versions.keys() & run.versions.keys():
+        check_same(f"versions of {PEERS[name].label}", run.versions[name], versions[name])
+    return run.replace(versions={**versions, **run.versions})
 
 
 def check_same(what: str, earlier: object, now: object) -> None:
     """Ends the program if the conditions of an interrupted run have changed."""
     if earlier != now:
-        sys.exit(f"cannot resume: the {what} differs: {earlier} when the run was interrupted, {now} now")
+        sys.exit(f"cannot resume: {what}: {earlier} when the run was interrupted, {now} now")
 
 
 def measure_memory(
@@ -152,12 +164,15 @@ def measure_memory(
                 measured, failures = [], []
                 with Worker(peer, settings.threads, settings.output / "libraries.log") as worker:
                     try:
+                        run = with_versions(run, {peer.name: worker.request("versions")})
                         before, peak = worker.request("step_memory", case)
                     except PeerError as error:
-                        failures = [Failure(case.name, peer.name, str(error))]
+                        failures = [Failure(MEMORY, case.name, peer.name, str(error))]
                     else:
                         measured = [Measurement(MEMORY, case, peer.name, MEMORY, [peak - before])]
                 run = program.add(run, measured, failures, path)
+                if failures:
+                    break
     return run
 
 

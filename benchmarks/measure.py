@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -136,6 +137,7 @@ class Measurement:
 class Failure(NamedTuple):
     """Why a peer has no measurement of a case."""
 
+    section: str
     case: str
     peer: str
     message: str
@@ -231,11 +233,15 @@ class Session:
         """Returns the resident bytes before the first training steps of a network in this process, and their peak.
 
         A tiny network of the same kind runs first, so that the former include the library's code and threads. Memory
-        that the library keeps for networks of this size counts for the steps.
+        that the library keeps for networks of this size counts for the steps. From now on, allocations of the process
+        fail beyond half of the machine's memory.
 
         Raises:
           ValueError: if the library cannot train such a network.
         """
+        half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (half if most == resource.RLIM_INFINITY else min(half, most), most))
         self._train(dataclasses.replace(case, batch=2, time=2, input_size=8, units=8))()
         train = self._train(case)
         gc.collect()
@@ -532,7 +538,7 @@ class Bench:
             except PeerError as error:
                 if error.peer not in names:
                     raise
-                failures.append(Failure(case.name, error.peer, str(error)))
+                failures.append(Failure(section, case.name, error.peer, str(error)))
                 names.remove(error.peer)
                 self.workers[error.peer].__exit__()
                 self.workers[error.peer] = self._start(self.workers[error.peer].peer)

@@ -16,6 +16,8 @@ from results import Run, merge
 from sections import OURS, Section
 
 QUICK_ROUNDS = 2
+ROOT = pathlib.Path(__file__).parent.parent
+SOURCES = ("cc", "tf_rnn_ops", "third_party", "BUILD", "WORKSPACE", ".bazelrc", ".bazelversion", "libtf_rnn_ops.lds")
 
 
 def parsed_cases(text: str) -> list[Case]:
@@ -111,10 +113,16 @@ def begin(peers: Sequence[Peer], **fields) -> tuple[list[Peer], Run]:
 
 
 def commit() -> str:
-    """Returns the commit that last changed the op library or the package; empty outside a repository."""
-    command = ["git", "log", "-1", "--format=%h", "--", "cc", "tf_rnn_ops", "third_party"]
-    process = subprocess.run(command, cwd=pathlib.Path(__file__).parent.parent, capture_output=True, text=True)
-    return process.stdout.strip()
+    """Returns the commit that last changed the op library or the package; "unknown" outside a repository."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments, "--", *SOURCES]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("log", "-1", "--format=%h") + (" and changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def add(run: Run, measurements: Sequence[Measurement], failures: Sequence[Failure], path: pathlib.Path) -> Run:
@@ -123,9 +131,11 @@ def add(run: Run, measurements: Sequence[Measurement], failures: Sequence[Failur
         print_lines(list(own))
     for failure in failures:
         print(f"{failure.case}: {failure.peer} is skipped: {failure.message}", flush=True)
+    again = {(each.section, each.case.name, each.peer) for each in measurements}
+    again |= {each[:3] for each in failures}
     run = run.replace(
         measurements=merge([*run.measurements, *measurements]),
-        failures=[*run.failures, *failures],
+        failures=[*(each for each in run.failures if each[:3] not in again), *failures],
         load_after=os.getloadavg(),
     )
     run.write(path)

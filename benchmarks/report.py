@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import summary
 from cases import COPIES, MEMORY
 from measure import DISTURBANCE, Measurement
-from results import Run, join, label, read
+from results import Run, label, read
 from sections import GRAPHS, OURS
 from tables import MEBI, PARTS, THREADS, efficiencies, ratio, short
 
@@ -50,7 +50,7 @@ def _tables(run: Run, part: str) -> str:
 
 def to_markdown(run: Run) -> str:
     """Returns the conditions and all tables of a run."""
-    return _join(_conditions(run), *(_tables(run, part) for part in PARTS))
+    return _join(_conditions(run, *PARTS), *(_tables(run, part) for part in PARTS))
 
 
 def part_to_markdown(run: Run, part: str) -> str:
@@ -63,26 +63,25 @@ def _join(*parts: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _conditions(run: Run, part: str = "ops") -> str:
-    """Returns the conditions under which a run measured a part."""
+def _conditions(run: Run, *parts: str) -> str:
+    """Returns the conditions under which a run measured some parts."""
     versions = {name: value for of_peer in reversed(list(run.versions.values())) for name, value in of_peer.items()}
-    sections = {section for table in PARTS[part] for section in table.sections}
+    sections = {section for part in parts for table in PARTS[part] for section in table.sections}
     counts = [len(each.samples) for each in run.measurements if each.section in sections]
-    commit = f" ({run.commit})" if run.commit else ""
     instruction_set = versions.get("instruction set", "unknown instruction set").partition(" (")[0]
     limits = [f"{limit:.0f} in {dtype}" for dtype in ("float32", "bfloat16") if (limit := run.limit(dtype)) is not None]
     names = ("TensorFlow", "Keras", "PyTorch", "ONNX Runtime")
     known = [f"{name} {versions[name].split(',')[0]}" for name in names if name in versions]
     lines = [
-        f"tf_rnn_ops {versions.get('tf_rnn_ops', 'unknown')}{commit}, {run.date}, "
+        f"tf_rnn_ops {versions.get('tf_rnn_ops', 'unknown')} ({run.commit}), {run.date}, "
         f"{versions.get('CPU', 'unknown CPU')}, {instruction_set}, {run.threads} threads. {', '.join(known)}.",
-        f"Medians of {max(counts, default=0)} {'processes' if part == 'memory' else 'rounds'}. Other processes used "
-        f"more than {DISTURBANCE:.0%} of the CPU time in {run.disturbed():.0%} of the samples.",
+        f"Medians of {max(counts, default=0)} {'processes' if parts == ('memory',) else 'rounds'}. Other processes "
+        f"used more than {DISTURBANCE:.0%} of the CPU time in {run.disturbed():.0%} of the samples.",
     ]
-    if limits and part == "ops":
+    if limits and "ops" in parts:
         lines.append(f"Fastest matrix product of any library, GFLOP/s: {', '.join(limits)}.")
     lines += [f"{skipped(name, packages)}." for name, packages in run.left_out.items()]
-    lines += [f"{label(peer)} failed in {case}." for case, peer, _ in run.failures]
+    lines += [f"{label(each.peer)} failed in {each.case}." for each in run.failures if each.section in sections]
     return "\n".join(lines) + "\n"
 
 
@@ -155,11 +154,12 @@ def main() -> None:
         type=pathlib.Path,
         nargs="*",
         metavar="folder",
-        help="an output folder, such as build/bench; several if sections were measured separately; none to make only "
-        "the summary and the chart",
+        help="an output folder, such as build/bench; several if parts were measured separately; none to make only the "
+        "summary and the chart",
     )
-    runs = [read(folder / "results.json") for folder in parser.parse_args().folders]
-    for page in publish(join(runs), DOCS) if runs else summarize(DOCS):
+    folders = parser.parse_args().folders
+    pages = [page for folder in folders for page in publish(read(folder / "results.json"), DOCS)]
+    for page in dict.fromkeys(pages or summarize(DOCS)):
         print(f"updated {page}")
 
 

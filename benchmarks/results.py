@@ -20,6 +20,7 @@ class Run:
       date: the date of the start.
       commit: the commit that last changed the op library or the package.
       threads: the number of threads of each library.
+      options: what the command line said about what to measure.
       load_before: the load averages over 1, 5 and 15 minutes at the start.
       load_after: the load averages at the end.
       versions: the versions that each peer reports, by peer name.
@@ -33,6 +34,7 @@ class Run:
     date: str
     threads: int
     commit: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     load_before: Sequence[float] = (0.0, 0.0, 0.0)
     load_after: Sequence[float] = (0.0, 0.0, 0.0)
     versions: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
@@ -118,21 +120,6 @@ def merge(measurements: Sequence[Measurement]) -> list[Measurement]:
             )
         merged[key] = each
     return list(merged.values())
-
-
-def join(runs: Sequence[Run]) -> Run:
-    """Joins runs of different sections or cases; date, versions and other conditions are those of the first run.
-
-    A failure counts unless another run measured the same.
-    """
-    measured = [{(each.case.name, each.peer) for each in run.measurements} for run in runs]
-    failures = [
-        failure
-        for run, own in zip(runs, measured, strict=True)
-        for failure in run.failures
-        if not any((failure.case, failure.peer) in each for each in measured if each is not own)
-    ]
-    return runs[0].replace(measurements=[each for run in runs for each in run.measurements], failures=failures)
 
 
 # ---------------------------------------------------------------- figures

@@ -12,6 +12,7 @@ from results import label
 from sections import (
     EXPORTED_BATCHES,
     KERAS,
+    KERAS_XLA,
     ONNX_RUNTIME,
     ONNX_RUNTIME_INT8,
     OURS,
@@ -115,10 +116,16 @@ HEADLINES: dict[str, Sequence[Comparison]] = {
     ],
     "Call an old SavedModel in C": _speedups("The same files in a C program"),
 }
-# All comparisons, in the order of the tables.
+# All comparisons, in the order of the tables: all speedups, and these of times and rates.
 _OF_FIGURES = [
     *itertools.chain(*_IN_C.values(), *(each for formats in _IN_PYTHON for each in formats.values())),
     *_figures("Clients of the same network: calls per second", label(OURS), *_OTHERS),
+    *(
+        comparison
+        for title in TABLES
+        if title.startswith("Call overhead")
+        for comparison in _figures(title, label(OURS), label(KERAS_XLA), *_OTHERS)
+    ),
     *(
         comparison
         for title in ("Time by sequence length, ms", "Time by batch size, ms")
@@ -156,9 +163,11 @@ def bars(found: Mapping[str, str]) -> list[Bar]:
 
 
 def conditions(found: Mapping[str, str]) -> str:
-    """Returns the version, the date and the machine of the tables of Keras models."""
-    match = re.search(r"(tf_rnn_ops .*? threads)\.", found["Keras models"])
-    return match[1] if match else "unknown machine"
+    """Returns the versions, the dates and the machines of the tables of what people do."""
+    titles = [each.table.title for comparisons in HEADLINES.values() for each in comparisons]
+    parts = [text for text in found.values() if any(f"### {title}\n" in text for title in titles)]
+    matches = [re.search(r"(tf_rnn_ops .*? threads)\.", text) for text in parts]
+    return "; ".join(dict.fromkeys(match[1] for match in matches if match)) or "unknown machine"
 
 
 def front(found: Mapping[str, str]) -> str:
@@ -179,8 +188,8 @@ def page(found: Mapping[str, str]) -> str:
         [bar.activity, bar.than, ratio(bar.mean), ratio(min(bar.speeds)), ratio(max(bar.speeds)), str(len(bar.speeds))]
         for bar in bars(found)
     ]
-    heads = ["", "relative to", MEAN, "least", "most", "models"]
-    behind = "".join(f"- {line}\n" for line in _behind(found))
+    heads = ["", "relative to", MEAN, "least", "most", "rows"]
+    behind = "".join(f"- {line}\n" for line in _behind(found)) or "In no row.\n"
     return f"{grid(heads, rows, 2)}\n### Where others are faster\n\n{behind}"
 
 
@@ -189,12 +198,15 @@ def _behind(found: Mapping[str, str]) -> list[str]:
     lines = []
     for table, of_table in itertools.groupby(COMPARISONS, key=lambda each: each.table):
         texts = []
-        for each in of_table:
+        comparisons = list(of_table)
+        others = [each.than for each in comparisons]
+        for each in comparisons:
             speeds = each.speeds(found)
             slower = [name for name, speed in speeds.items() if speed < BEHIND]
             if slower:
                 worst = min(slower, key=lambda name: speeds[name])
-                texts.append(f"{each.than} in {len(slower)} of {len(speeds)}, most: {speeds[worst]:.2f} ({worst})")
+                than = each.than if others.count(each.than) == 1 else each.column
+                texts.append(f"{than} in {len(slower)} of {len(speeds)}, most: {speeds[worst]:.2f} ({worst})")
         if texts:
             lines.append(f"{table.title}: {'; '.join(texts)}")
     return lines

@@ -91,8 +91,8 @@ BEFORE = "the same file before"  # a SavedModel without tf_rnn_ops
 
 
 def short(number: float) -> str:
-    """Returns a number with two significant digits, or all digits before the decimal point if there are more."""
-    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+    """Returns a number with three significant digits, or all digits before the decimal point if there are more."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def ratio(number: float) -> str:
@@ -512,15 +512,19 @@ PARTS: dict[str, Sequence[Table]] = {
         Table(
             f"{task}, by threads: {words}",
             [SCALING_THREADS[1]],
-            [Column(str(count), _in(section, figure(task)), text) for count, section in SCALING_THREADS.items()],
+            [
+                Column(str(count), _in(section, figure(task)), text, than.format(count))
+                for count, section in SCALING_THREADS.items()
+            ],
         )
         for task in (FORWARD, FORWARD_BACKWARD)
-        for words, figure, text in (
-            ("ms", lambda task: median(task, unit=1e3), short),
+        for words, figure, text, than in (
+            ("ms", lambda task: median(task, unit=1e3), short, ""),
             (
                 f"speedup over the faster of {' and '.join(map(label, _FASTEST_OTHER))}",
                 lambda task: speedup(task, *_FASTEST_OTHER),
                 ratio,
+                "the faster with {} threads",
             ),
         )
     ],

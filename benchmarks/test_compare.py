@@ -47,6 +47,7 @@ def test_the_status_says_if_a_task_is_slower(factor, monkeypatch, capsys):
             pass
 
         def measure(self, section, case, peers, rounds, tasks, load):
+            assert load.clients == (4 if tasks is compare.TASKS_OF_CLIENTS else 1)
             series = {"now": factor * TIMES, "base": TIMES}
             return [Measurement(section, case, each, tasks[0], series[each]) for each in peers], []
 

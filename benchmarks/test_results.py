@@ -81,7 +81,11 @@ def fake_run(seconds, section=MAIN, waits=()):
         Measurement(section, parse_case(case), peer, task, [value], 0.0, [0.0], waits)
         for (case, peer, task), value in seconds.items()
     ]
-    return results.Run("2026-11-21", threads=1, measurements=measurements)
+    return results.Run("2026-11-21", threads=1, commit="abc", measurements=measurements)
+
+
+def joined(runs):
+    return runs[0].replace(measurements=[each for run in runs for each in run.measurements])
 
 
 def of_peers(case, task, section=MAIN, waits=(), **seconds):
@@ -100,7 +104,7 @@ def fake_models():
         of_peers(second, empty, MODELS, tf_rnn_ops=300e-6),
         of_peers(second, alone, MODELS, tf_rnn_ops=(300 + 500 * cases.REPEATS) * 1e-6),
     ]
-    return results.join(runs)
+    return joined(runs)
 
 
 # ---------------------------------------------------------------- figures and pages
@@ -117,7 +121,7 @@ def test_figures():
     eight = of_peers(PLAIN, FORWARD, SCALING_THREADS[8], tf_rnn_ops=2.5, pytorch=5.0)
     ours = case.flops(FORWARD) / 30e9
     main = of_peers(PLAIN, FORWARD, tf_rnn_ops=ours, keras=3 * ours, keras_xla=2 * ours)
-    run = results.join([main, fake_run(products, sections.PRODUCTS), one, eight])
+    run = joined([main, fake_run(products, sections.PRODUCTS), one, eight])
     assert run.num_threads() == [1, 8]
     for figure, expected in (
         (results.speedup(FORWARD, KERAS), 3),
@@ -143,12 +147,16 @@ def test_samples_of_the_same_task_are_merged():
     assert all(each.others == each.waits == each.samples for each in merged)
 
 
-def test_a_failure_counts_unless_another_run_measured_the_same():
-    failures = [Failure(PLAIN, KERAS, "wrong"), Failure(PLAIN, PYTORCH, "wrong")]
-    failed = of_peers(PLAIN, FORWARD, tf_rnn_ops=1, pytorch=2).replace(failures=failures)
-    again = of_peers(PLAIN, FORWARD, keras=3).replace(failures=[Failure(PENALIZED, OURS, "wrong")])
-    kept = [(each.case, each.peer) for each in results.join([failed, again]).failures]
-    assert kept == [(PLAIN, PYTORCH), (PENALIZED, OURS)]
+def test_a_later_measurement_or_failure_replaces_a_failure(tmp_path):
+    failures = [Failure(MAIN, PLAIN, KERAS, "wrong"), Failure(MAIN, PLAIN, PYTORCH, "wrong")]
+    run = of_peers(PLAIN, FORWARD, tf_rnn_ops=1).replace(failures=failures)
+    again = of_peers(PLAIN, FORWARD, keras=3).measurements
+    new = [Failure(MAIN, PLAIN, PYTORCH, "no memory"), Failure(MEMORY, PLAIN, PYTORCH, "no memory")]
+    added = program.add(run, again, new, tmp_path / "results.json")
+    assert added.failures == new
+    text = report.to_markdown(added)
+    assert text.count(f"PyTorch failed in {PLAIN}.") == 2
+    assert report.part_to_markdown(added, "ops").count(f"PyTorch failed in {PLAIN}.") == 1
 
 
 def made_up_parts():
@@ -172,13 +180,13 @@ def made_up_parts():
             of_peers("model-gru-1-1-3-4-reset_before", FUNCTION, sections.KERAS_OPTIONS, tf_rnn_ops=1, keras=3),
             "|  | GRU 1, 1, 3, 4, reset_after=False | 1000 | 3.00 |",
         ),
-        "ops": (of_peers(PLAIN, FORWARD, tf_rnn_ops=1, keras=3), f"{row} 4.5e-07 | 3.00 |"),
+        "ops": (of_peers(PLAIN, FORWARD, tf_rnn_ops=1, keras=3), f"{row} 4.48e-07 | 3.00 |"),
         "sequence length and batch size": (of_peers(PLAIN, FORWARD, sections.LENGTHS, tf_rnn_ops=1), f"{row} 1000 |"),
         "sharing a machine": (
             of_peers(PLAIN, FORWARD, sections.CLIENTS[1], waits, tf_rnn_ops=5e-3, pytorch=1e-2),
             f"{row} 1 | 200 | 100 |",
         ),
-        SERVING: (results.join(serving), f"{row} 4 | 200 | 100 |"),
+        SERVING: (joined(serving), f"{row} 4 | 200 | 100 |"),
         tables.CALLS_FROM_PYTHON: (
             of_peers(SERVED, cases.FROZEN, CALL_CLIENTS[4], waits, tf_rnn_ops_packed=2e-3),
             "|  | LSTM 1, 2, 3, 4 |\n| --- | ---: |\n| tf_rnn_ops packed: freeze | 500 |",
@@ -249,7 +257,7 @@ def test_the_summary_says_what_is_faster_and_what_is_slower(pages):
     served = of_peers(SERVED, SERVE_IN_C, SERVING_CLIENTS[4], [1e-3], tf_rnn_ops_packed=1, tf_rnn_ops_int8=1)
     onnx = of_peers(SERVED, CALL_IN_PYTHON, SERVING_CLIENTS[4], [1e-3], onnxruntime=2)
     exported = made_up_parts()[GRAPHS][0]
-    report.publish(results.join([fake_models(), *calls, served, onnx, exported]), docs)
+    report.publish(joined([fake_models(), *calls, served, onnx, exported]), docs)
     text, front = (docs / "performance.md").read_text(), readme.read_text()
     assert "|  | LSTM 1, 1, 3, 4 | 0.4 | 1.50 | 0.50 | 0.25 |  |\n" in text
     assert "| geometric mean |  |  | 3.46 | 0.50 | 0.61 | 0.90 |\n" in text
@@ -263,7 +271,7 @@ def test_the_summary_says_what_is_faster_and_what_is_slower(pages):
         "- Call an old SavedModel from Python: **2.83x** the same file before\n",
     ):
         assert line in front
-    assert "(tf_rnn_ops unknown, 2026-11-21, unknown CPU, unknown instruction set, 1 threads;" in front
+    assert "(tf_rnn_ops unknown (abc), 2026-11-21, unknown CPU, unknown instruction set, 1 threads;" in front
     assert "(docs/images/speed.png)" in front
     assert (docs / "images" / "speed.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert "| Predict with a Keras model | PyTorch | 0.61 | 0.25 | 1.50 | 2 |\n" in text
@@ -585,6 +593,41 @@ def test_a_run_on_a_gpu(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("local_bench")
+def test_an_interrupted_measurement_of_memory_goes_on(monkeypatch, tmp_path):
+    taken = iter(range(1, 9))
+
+    class Worker:
+        def __init__(self, peer, *_):
+            self.peer = peer
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def request(self, method, *_):
+            if method == "versions":
+                return {"CPU": "a"}
+            if self.peer.name == KERAS:
+                raise measure.PeerError(KERAS, "no memory")
+            return 0, next(taken)
+
+    monkeypatch.setattr(bench, "Worker", Worker)
+    options = ["--sections=memory", f"--cases={PLAIN}", "--peers=keras", "--threads=1", f"--output={tmp_path}"]
+    monkeypatch.setattr(sys, "argv", ["bench.py", *options, "--resume"])
+    path = tmp_path / "results.json"
+    begun = {"quick": False, "rounds": bench.ROUNDS, "peers": [KERAS], "cases": [PLAIN]}
+    one = of_peers(PLAIN, MEMORY, MEMORY, tf_rnn_ops=9).replace(options=begun, commit=program.commit())
+    one.write(path)
+    bench.main()
+    run = results.read(path)
+    assert [(each.peer, each.samples) for each in run.measurements] == [(OURS, [9, 1, 2])]
+    assert run.failures == [Failure(MEMORY, PLAIN, KERAS, "no memory")]
+    assert run.versions == {OURS: {"CPU": "a"}, KERAS: {"CPU": "a"}}
+
+
+@pytest.mark.usefixtures("local_bench")
 def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     def run(*options):
         options = ["--quick", "--peers=keras", "--threads=1", f"--output={tmp_path}", *options]
@@ -593,24 +636,33 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
         bench.main()
         return {case for _, case, _ in LocalWorker.turns}, results.read(tmp_path / "results.json")
 
+    with pytest.raises(SystemExit, match="cannot resume: there is no"):
+        run("--sections=batches", "--resume")
     _, first = run("--sections=batches")
+    removed, *kept = first.cases(sections.BATCHES)
+    before = [each for each in first.measurements if each.case in kept]
+    failure = Failure(sections.BATCHES, removed.name, KERAS, "interrupted")
+    first.replace(measurements=before, failures=[failure]).write(tmp_path / "results.json")
     measured, both = run("--sections=batches,lengths", "--resume")
-    assert measured == {case.name for case in sections.SECTIONS[sections.LENGTHS].quick_cases}
-    assert [each for each in both.measurements if each.section == sections.BATCHES] == first.measurements
-    assert both.cases(sections.LENGTHS)
+    assert measured == {removed.name, *(case.name for case in sections.SECTIONS[sections.LENGTHS].quick_cases)}
+    assert [each for each in both.measurements if each.case in kept and each.section == sections.BATCHES] == before
+    assert both.failures == []
     for changed, message in (
-        ({"commit": "abc"}, "the commit differs: abc when the run was interrupted"),
-        ({"threads": 9}, "the number of threads differs: 9 when"),
-        ({"versions": {**both.versions, KERAS: {"Keras": "1"}}}, "the version of Keras differs: "),
+        ({"commit": "abc"}, "cannot resume: commit: abc when the run was interrupted"),
+        ({"threads": 9}, "cannot resume: threads: 9 when"),
+        ({"options": {**both.options, "rounds": 9}}, "cannot resume: options: .*'rounds': 9.* when"),
+        ({"left_out": {PYTORCH: ["torch"]}}, "cannot resume: left_out: "),
+        ({"versions": {**both.versions, KERAS: {"Keras": "1"}}}, "cannot resume: versions of Keras: "),
     ):
-        both.replace(**changed).write(tmp_path / "results.json")
+        left = [each for each in both.measurements if each.case != removed]
+        both.replace(measurements=left, **changed).write(tmp_path / "results.json")
         with pytest.raises(SystemExit, match=message):
             run("--sections=batches,lengths", "--resume")
     assert not run("--sections=batches")[1].cases(sections.LENGTHS)
 
 
 def test_the_status_says_if_ours_failed(tmp_path, monkeypatch):
-    failed = of_peers(PLAIN, FORWARD, tf_rnn_ops=1).replace(failures=[Failure(GRU, OURS, "wrong results")])
+    failed = of_peers(PLAIN, FORWARD, tf_rnn_ops=1).replace(failures=[Failure(MAIN, GRU, OURS, "wrong results")])
     monkeypatch.setattr(bench, "run_benchmark", lambda _: failed)
     monkeypatch.setattr(sys, "argv", ["bench.py", "--output", str(tmp_path)])
     with pytest.raises(SystemExit, match="1"):

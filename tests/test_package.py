@@ -214,6 +214,7 @@ def test_the_page_of_package_indexes_has_no_links_to_files():
     assert "tf_rnn_ops.accelerate_keras()" in page
     assert re.findall(r"\]\((?!https?:)", page) == []
     assert "<!--" not in page
+    assert "(guide)" not in page
 
 
 def test_the_package_has_type_annotations():

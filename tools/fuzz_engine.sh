@@ -10,12 +10,9 @@
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
-# As in .bazelrc.
-readonly CLANG=clang-19
 readonly SYMBOLIZER=llvm-symbolizer-19
 # Maximum number of inputs in a corpus. All inputs with new coverage would be some hundred, and cover little more.
 readonly CORPUS_INPUTS=64
-readonly PACKAGES=(clang-19 libclang-rt-19-dev llvm-19)
 
 has_libfuzzer() {
   command -v "$CLANG" >/dev/null && command -v "$SYMBOLIZER" >/dev/null &&
@@ -82,7 +79,7 @@ if [ ${#targets[@]} = 0 ]; then
   for source in cc/rnn/*_fuzz.cc; do targets+=("$(basename "$source" .cc)"); done
 fi
 
-has_libfuzzer || install_packages "${PACKAGES[@]}"
+has_libfuzzer || install_packages "${CLANG_PACKAGES[@]}"
 ASAN_SYMBOLIZER_PATH=$(command -v "$SYMBOLIZER")
 export ASAN_SYMBOLIZER_PATH
 build_targets

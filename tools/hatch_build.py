@@ -195,14 +195,14 @@ class Metadata(MetadataHookInterface):
         major, minor = newest.split(".")
         range_ = f">={oldest},<{major}.{int(minor) + 1}"
         metadata["optional-dependencies"] = {name: [name + range_] for name in ("tensorflow", "tensorflow-cpu")}
-        text = (pathlib.Path(self.root) / "README.md").read_text()
+        text = (pathlib.Path(self.root) / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": _without_relative_links(text)}
 
 
 def _without_relative_links(text: str) -> str:
-    """Returns Markdown without pictures that are files and comments, and with the text of links to files only."""
+    """Returns Markdown without comments, and without pictures, guides and other links that are files."""
     is_file = r"\((?!https?:)[^)]*\)"
-    text = re.sub(rf"!\[[^\]]*\]{is_file}\n*|<!--.*?-->\n*", "", text)
+    text = re.sub(rf"!\[[^\]]*\]{is_file}\n*|<!--.*?-->\n*|\s\(\[guide\]{is_file}\)", "", text)
     return re.sub(rf"\[([^\]]*)\]{is_file}", r"\1", text)
 
 

@@ -1,9 +1,9 @@
 """Changes random lines of the code, one at a time, and checks that a test fails.
 
 For Python, `make coverage-python OPTIONS=--cov-context=test` must have run: the tests of a mutant are those that run
-its line. For C++, they are the unit tests, and then the Python tests of the ops. Mutants that do not compile do not
-count. Results are in build/mutants; the program goes on where it was interrupted. The exit status is 1 if a mutant
-survived.
+its line. For C++, they are the unit tests, and then a third of the Python tests. Mutants that do not compile do not
+count. Results are in build/mutants, by commit; the program goes on where it was interrupted. The exit status is 1 if a
+mutant survived.
 """
 
 import argparse
@@ -62,24 +62,11 @@ RULES = [
 # Lines in which a change does not change what the program does, or only what it says to a person.
 IGNORED = re.compile(r"^\s*(//|#|using |namespace |import |from |@)|ASSERT|assert|raise \w+\(|warnings\.warn")
 MOST_TESTS = 300
-PYTEST = [
-    "-m",
-    "pytest",
-    "-p",
-    "no:cacheprovider",
-    "-q",
-    "-x",
-    "--numprocesses=2",
-    "--dist=worksteal",
-    "-m",
-    "not slow",
-]
-OP_TESTS = [
-    *sorted(str(path) for path in (ROOT / "tests").glob("test_cudnn_rnn_[bdgprs]*.py")),
-    *(str(ROOT / f"tests/test_{name}.py") for name in ("builtin_kernels", "golden", "cell_bad_input", "op_bad_input")),
-    *(str(ROOT / f"tests/test_{name}.py") for name in ("block_lstm", "keras_rnn", "accelerated_graphs")),
-    *sorted(str(path) for path in (ROOT / "tests").glob("test_gru_block_cell_*.py")),
-]
+# Not `python -m pytest`, which would import the package's source from the current folder.
+PYTEST = [str(pathlib.Path(sys.executable).with_name("pytest")), "-p", "no:cacheprovider", "-q", "-x"]
+PYTEST += ["--numprocesses=2", "--dist=worksteal", "-m", "not slow"]
+COUNTED = ("killed", "survived", "not run")
+FAILED = (1, 2)  # pytest's status if a test failed, or could not be imported
 LIBRARIES = ["libtf_rnn_ops_engine.so", "libtf_rnn_ops_ffi.so", "libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so"]
 LIBRARIES += ["libtf_rnn_ops_xla.so"]
 
@@ -119,12 +106,12 @@ def changes(line: str, comment: str) -> list[str]:
     return [code[: match.start()] + match.expand(new) + code[match.end() :] + rest for match, new in matches]
 
 
-def draw(language: str, seed: int) -> Iterator[Mutant]:
-    """Yields mutants of all files in a random order, each line once."""
-    files = sorted({path for pattern in FILES[language] for path in ROOT.glob(pattern) if path.is_file()})
+def draw(language: str, seed: int, folder: pathlib.Path = ROOT) -> Iterator[Mutant]:
+    """Yields mutants of all files below a folder in a random order, each line once."""
+    files = sorted({path for pattern in FILES[language] for path in folder.glob(pattern) if path.is_file()})
     found: dict[tuple[str, int], list[Mutant]] = {}
     for path in files:
-        name = str(path.relative_to(ROOT))
+        name = str(path.relative_to(folder))
         if NOT_MUTATED.search(name):
             continue
         skipped, comment = texts(path), "#" if language == "python" else "//"
@@ -151,75 +138,84 @@ def mutated(mutant: Mutant, folder: pathlib.Path) -> Iterator[None]:
         path.write_text(original)
 
 
-def run(command: Sequence[str], folder: pathlib.Path, **environment: str) -> subprocess.CompletedProcess:
-    """Runs a program that ends after ten minutes at the latest; the status is then 124."""
-    return subprocess.run(
-        ["timeout", "--kill-after=5", "600", *command],
-        cwd=folder,
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+def run(command: Sequence[str], folder: pathlib.Path = ROOT, **environment: str) -> int:
+    """Runs a program in a folder, and returns its status."""
+    process = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+    return process.returncode
 
 
 class PythonTests:
-    """The Python tests, on a copy of the installed package."""
+    """The Python tests that run a line, with a copy of the installed package."""
 
     def __init__(self):
         self._data = coverage.CoverageData(str(ROOT / "build/coverage/python/data"))
         self._data.read()
         self._files = {re.sub(r".*/site-packages/", "", file): file for file in self._data.measured_files()}
+        if not self._files:
+            sys.exit("run `make coverage-python OPTIONS=--cov-context=test` first")
         self.folder = STATE / "package"
-        subprocess.run(["tools/package_with.sh", str(self.folder)], cwd=ROOT, check=True)
-        installed = pathlib.Path(next(iter(self._files.values()))).parents[0]
-        while installed.name != "tf_rnn_ops":
-            installed = installed.parent
-        shutil.copytree(installed, self.folder / "tf_rnn_ops", dirs_exist_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        any_file = next(iter(self._files))
+        shutil.copytree(
+            self._files[any_file].removesuffix(any_file) + "tf_rnn_ops", self.folder / "tf_rnn_ops", symlinks=True
+        )
 
     def judge(self, mutant: Mutant) -> str:
-        """Returns "killed", "survived", "untested" or "invalid"."""
+        """Returns "killed", "survived", "not run", "invalid", or "error" if tests fail without the change, too."""
         try:
             compile((self.folder / mutant.file).read_text(), mutant.file, "exec")
         except SyntaxError:
             return "invalid"
         contexts = self._data.contexts_by_lineno(self._files.get(mutant.file, "")).get(mutant.line, [])
-        tests = sorted({name.partition("|")[0] for name in contexts if name})
         if not contexts:
-            return "untested"
-        if not tests:  # the line runs at import
-            tests = sorted({name.partition("|")[0] for name in self._data.measured_contexts() if name})
-        random.Random(0).shuffle(tests)
-        names = STATE / "tests"
-        names.write_text("\n".join(tests[:MOST_TESTS]))
-        found = run([sys.executable, *PYTEST, f"@{names}"], ROOT, PYTHONPATH=str(self.folder))
-        return "survived" if found.returncode in (0, 5) else "killed"
+            return "not run"
+        # A line that runs at import has no test's name.
+        tests = [name for name in contexts if name] or [name for name in self._data.measured_contexts() if name]
+        names = sorted({name.rpartition("|")[0] for name in tests})
+        chosen = random.Random(0).sample(names, min(len(names), MOST_TESTS))
+        (STATE / "tests").write_text("\n".join(chosen))
+        return self.verdict(run([*PYTEST, f"@{STATE / 'tests'}"], PYTHONPATH=str(self.folder)))
+
+    @staticmethod
+    def verdict(status: int) -> str:
+        """Returns the verdict for the status of pytest."""
+        return "survived" if status == 0 else "killed" if status in FAILED else "error"
 
 
 class EngineTests:
-    """The C++ unit tests and the Python tests of the ops, in a copy of the repository."""
+    """The C++ unit tests, and a third of the Python tests of the ops, in a clone of the last commit."""
 
     def __init__(self):
         self.folder = STATE / "tree"
         if not self.folder.exists():
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(self.folder)], check=True)
+        for command in (["fetch", "--quiet"], ["reset", "--quiet", "--hard", "@{upstream}"]):
+            subprocess.run(["git", *command], cwd=self.folder, check=True)
         for name in (".venv", ".tools", "node_modules", "user.bazelrc"):
             if (ROOT / name).exists() and not (self.folder / name).exists():
                 (self.folder / name).symlink_to(ROOT / name)
+        if self._build() or self._test():
+            sys.exit("the C++ unit tests fail without a mutant")
+
+    def _build(self) -> int:
+        return run(["tools/bazel.sh", "build", *(f"//:{name}" for name in LIBRARIES), "//cc/..."], self.folder)
+
+    def _test(self) -> int:
+        return run(["tools/bazel.sh", "test", "--notest_keep_going", "//cc/..."], self.folder)
 
     def judge(self, _: Mutant) -> str:
-        """Returns "killed", "survived" or "invalid"."""
-        bazel = ["tools/bazel.sh", "{}", "--config=baseline", "--notest_keep_going", "//cc/..."]
-        build = ["tools/bazel.sh", "build", "--config=baseline", *(f"//:{name}" for name in LIBRARIES), "//cc/..."]
-        if run(build, self.folder).returncode:
+        """Returns "killed", "survived", "invalid", or "error" if the Python tests cannot run."""
+        if self._build():
             return "invalid"
-        if run([part.format("test") for part in bazel], self.folder).returncode:
+        if self._test():
             return "killed"
         package = STATE / "package_cc"
-        run(["tools/package_with.sh", str(package), *LIBRARIES], self.folder)
-        found = run([sys.executable, *PYTEST, "--part=0/3", *OP_TESTS], ROOT, PYTHONPATH=str(package))
-        return "survived" if found.returncode == 0 else "killed"
+        if run(["tools/package_with.sh", str(package), *LIBRARIES], self.folder):
+            return "error"
+        tests = sorted(map(str, (ROOT / "tests").glob("test_*.py")))
+        return PythonTests.verdict(run([*PYTEST, "--part=0/3", *tests], PYTHONPATH=str(package)))
 
 
 def main() -> None:
@@ -230,21 +226,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="chooses the mutants (%(default)s)")
     settings = parser.parse_args()
     STATE.mkdir(parents=True, exist_ok=True)
-    path = STATE / f"{settings.language}_{settings.seed}.json"
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    path = STATE / f"{settings.language}_{settings.seed}_{commit.stdout.strip()}.json"
     verdicts: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     tests = PythonTests() if settings.language == "python" else EngineTests()
-    for mutant in draw(settings.language, settings.seed):
-        if sum(verdict != "invalid" for verdict in verdicts.values()) >= settings.count:
+    for mutant in draw(settings.language, settings.seed, tests.folder):
+        if sum(verdict in COUNTED for verdict in verdicts.values()) >= settings.count:
             break
         if mutant.name not in verdicts:
             with mutated(mutant, tests.folder):
                 verdicts[mutant.name] = tests.judge(mutant)
             path.write_text(json.dumps(verdicts, indent=1))
             print(f"{verdicts[mutant.name]:<10}{mutant.name}", flush=True)
-    valid = [verdict for verdict in verdicts.values() if verdict != "invalid"]
-    killed = valid.count("killed")
-    print(f"{killed} of {len(valid)} mutants were killed")
-    if killed < len(valid):
+    counted = [verdict for verdict in verdicts.values() if verdict in COUNTED]
+    killed = counted.count("killed")
+    print(f"{killed} of {len(counted)} mutants were killed")
+    if killed < len(counted):
         sys.exit(1)
 
 

@@ -9,6 +9,10 @@ readonly REPOSITORY
 # shellcheck disable=SC2034 # used by the scripts that source this
 readonly TOOLS_STATE="$REPOSITORY/.tools"
 
+# For fuzzing and coverage, as in .bazelrc.
+# shellcheck disable=SC2034 # used by the scripts that source this
+readonly CLANG=clang-19 CLANG_PACKAGES=(clang-19 libclang-rt-19-dev llvm-19)
+
 say() {
   echo "==> $*" >&2
 }

@@ -35,14 +35,14 @@ def test_report(reasons, tmp_path, monkeypatch, capsys):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     monkeypatch.setattr(coverage_report, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["coverage_report.py", str(tmp_path / "lcov")])
+    monkeypatch.setattr(sys, "argv", ["coverage_report.py", str(tmp_path / "lcov"), "cc/ops"])
     if reasons:
         coverage_report.main()
         expected = "\n\n| folder | lines | branches |\n|---|---:|---:|\n| `cc/ops` | 100.0% of 2 | 100.0% of 0 |\n"
         assert capsys.readouterr().out == expected[1:]
     else:
-        with pytest.raises(SystemExit, match=r"^below the goal: cc/ops$"):
+        with pytest.raises(SystemExit, match=r"^cc/ops is below its goal$"):
             coverage_report.main()
         printed = capsys.readouterr().out
-        assert printed.startswith("cc/ops/half.cc: 2\n")
+        assert printed.startswith("cc/ops/half.cc: not run: 2\n")
         assert "| `cc/ops` | 66.7% of 3 | 50.0% of 2 |\n" in printed
