@@ -1,5 +1,4 @@
-"""Prints which lines and branches of the code the tests ran, by folder; and each line that they did not run or leave
-in all ways.
+"""Prints which lines and branches of the code the tests ran, by folder; and each line that they did not.
 
 Lines in tools/uncovered.json do not count: its entries have regular expressions of a file and of its lines, and the
 reason. The exit status is 1 if a folder is below its goal, or if an entry fits no line.
