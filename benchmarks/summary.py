@@ -70,8 +70,9 @@ def rows_of(table: Table, found: Mapping[str, str]) -> Iterable[tuple[str, dict[
         heads, *rows = map(list, zip(heads, *rows, strict=True))
     for row in rows:
         if row[0] not in (MEAN, RANGE):
-            words = [word for word in row[: len(table.names)] if word]
-            yield ", ".join(words), dict(zip(heads, row, strict=True))
+            cells = dict(zip(heads, row, strict=True))
+            name = next(filter(None, row[: len(table.names)]))
+            yield f"{name}, {cells['clients']} clients" if "clients" in cells else name, cells
 
 
 def _speedups(title: str) -> list[Comparison]:
@@ -177,7 +178,8 @@ def front(found: Mapping[str, str]) -> str:
         texts = [f"**{bar.mean:.2f}x** {bar.than}" for bar in of_activity]
         lines.append(f"- {activity}: {', '.join(texts)}\n")
     return (
-        f"The speed of tf_rnn_ops relative to that of others ({conditions(found)}; geometric means over models):\n\n"
+        "The speed of tf_rnn_ops relative to that of others, geometric means over models\n"
+        f"({conditions(found)}):\n\n"
         f"{''.join(lines)}\n![Speed relative to other libraries: mean and range over models](docs/images/speed.png)\n"
     )
 
@@ -206,7 +208,7 @@ def _behind(found: Mapping[str, str]) -> list[str]:
             if slower:
                 worst = min(slower, key=lambda name: speeds[name])
                 than = each.than if others.count(each.than) == 1 else each.column
-                texts.append(f"{than} in {len(slower)} of {len(speeds)}, most: {speeds[worst]:.2f} ({worst})")
+                texts.append(f"{than} in {len(slower)} of {len(speeds)} rows, down to {speeds[worst]:.2f} ({worst})")
         if texts:
             lines.append(f"{table.title}: {'; '.join(texts)}")
     return lines
@@ -220,9 +222,9 @@ def draw(found: Mapping[str, str], path: pathlib.Path) -> None:
     import matplotlib.pyplot as plt
 
     drawn = bars(found)
-    figure, axes = plt.subplots(figsize=(8.3, 1.2 + 0.27 * len(drawn)), layout="constrained")
     activities = list(dict.fromkeys(bar.activity for bar in drawn))
-    places = [index + 0.7 * activities.index(bar.activity) for index, bar in enumerate(drawn)]
+    places = [index + 1.2 * activities.index(bar.activity) for index, bar in enumerate(drawn)]
+    figure, axes = plt.subplots(figsize=(8.3, 1.4 + 0.23 * (places[-1] if places else 0)), layout="constrained")
     for place, bar in zip(places, drawn, strict=True):
         color = COLORS[0] if bar.mean >= 1 else COLORS[1]
         axes.barh(place, bar.mean - 1, left=1, height=0.75, color=color)
