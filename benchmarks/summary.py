@@ -43,10 +43,10 @@ class Comparison(NamedTuple):
     column: str
     ours: str = ""
 
-    def speeds(self, found: Mapping[str, str]) -> dict[str, float]:
-        """Returns our speed relative to the other's by the name of the row, given the text of each part."""
-        rows = {name: self._speed(cells) for name, cells in rows_of(self.table, found)}
-        return {name: speed for name, speed in rows.items() if speed}
+    def speeds(self, found: Mapping[str, str]) -> list[tuple[float, str]]:
+        """Returns our speed relative to the other's, and the name, of each row, given the text of each part."""
+        rows = [(self._speed(cells), name) for name, cells in rows_of(self.table, found)]
+        return [(speed, name) for speed, name in rows if speed]
 
     def _speed(self, cells: Mapping[str, str]) -> float:
         if not (cells.get(self.column) and (not self.ours or cells.get(self.ours))):
@@ -159,7 +159,7 @@ def bars(found: Mapping[str, str]) -> list[Bar]:
     speeds: dict[tuple[str, str], list[float]] = {}
     for activity, comparisons in HEADLINES.items():
         for each in comparisons:
-            speeds.setdefault((activity, each.than), []).extend(each.speeds(found).values())
+            speeds.setdefault((activity, each.than), []).extend(speed for speed, _ in each.speeds(found))
     return [Bar(*names, values) for names, values in speeds.items() if values]
 
 
@@ -204,11 +204,11 @@ def _behind(found: Mapping[str, str]) -> list[str]:
         others = [each.than for each in comparisons]
         for each in comparisons:
             speeds = each.speeds(found)
-            slower = [name for name, speed in speeds.items() if speed < BEHIND]
+            slower = [each for each in speeds if each[0] < BEHIND]
             if slower:
-                worst = min(slower, key=lambda name: speeds[name])
+                least, name = min(slower)
                 than = each.than if others.count(each.than) == 1 else each.column
-                texts.append(f"{than} in {len(slower)} of {len(speeds)} rows, down to {speeds[worst]:.2f} ({worst})")
+                texts.append(f"{than} in {len(slower)} of {len(speeds)} rows, down to {least:.2f} ({name})")
         if texts:
             lines.append(f"{table.title}: {'; '.join(texts)}")
     return lines

@@ -524,7 +524,7 @@ PARTS: dict[str, Sequence[Table]] = {
                 f"speedup over the faster of {' and '.join(map(label, _FASTEST_OTHER))}",
                 lambda task: speedup(task, *_FASTEST_OTHER),
                 ratio,
-                "the faster of them with {} CPUs",
+                "{} threads",
             ),
         )
     ],
