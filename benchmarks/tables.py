@@ -145,7 +145,8 @@ class Table(NamedTuple):
         ]
         columns = [self.columns[index] for index in kept]
         ratios = [[each.figure(run, *row) for row in cases] if each.text == ratio else [] for each in columns]
-        values = [[value for value in of_column if value is not None] for of_column in ratios]
+        # Rounded as in the rows, from which a reader can tell the mean.
+        values = [[float(ratio(value)) or value for value in of_column if value is not None] for of_column in ratios]
         if any(len(each) > 1 for each in values):
             names = [""] * (len(self.names) - 1)
             rows.append([MEAN, *names, *(ratio(statistics.geometric_mean(v)) if v else "" for v in values)])
