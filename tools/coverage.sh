@@ -27,7 +27,7 @@ measure_cc() {
   export LLVM_PROFILE_FILE=$profiles/%p-%m.profraw
   say "C++ unit tests"
   try tools/bazel.sh test --config=coverage --test_env=LLVM_PROFILE_FILE --sandbox_writable_path="$profiles" \
-    --cache_test_results=no //cc/...
+    --cache_test_results=no -- //cc/{ffi,ops,rnn,tensorflow}/... -//cc/tensorflow/kernels/gpu/...
   tools/bazel.sh build --config=coverage "${LIBRARIES[@]/#///:}" >&2
   tools/package_with.sh "$state/package" "${LIBRARIES[@]}"
   say "Python tests"
@@ -35,11 +35,12 @@ measure_cc() {
   # A process that was killed leaves a part of its profile.
   llvm-profdata-19 merge --sparse --failure-mode=all "$profiles"/*.profraw -o "$state/merged"
   local programs
-  mapfile -t programs < <(find -L bazel-bin/cc -type f -executable -name '*_test' && find "$state/package" -name '*.so')
-  llvm-cov-19 export --format=lcov --instr-profile="$state/merged" "${programs[@]/#/--object=}" \
-    --ignore-filename-regex='external/|_test|_fuzz|_main\.cc|fuzz_support|reference\.h|cc/gpu/|kernels/gpu/|/usr/' \
-    --path-equivalence="/proc/self/cwd,$REPOSITORY" >"$state/lcov"
-  .venv/bin/python tools/coverage_report.py "$state/lcov" cc/rnn cc/ops cc/tensorflow cc/ffi
+  mapfile -t programs < <(find -L bazel-bin/cc -type f -executable -name '*_test' -not -path '*.runfiles/*' && find "$state/package" -name '*.so')
+  local counts=(--instr-profile="$state/merged" "${programs[@]/#/--object=}"
+    --ignore-filename-regex='external/|_test|_fuzz|_main\.cc|fuzz_support|reference\.h|third_party|cc/gpu/|kernels/gpu/|/usr/')
+  llvm-cov-19 export --format=lcov --skip-branches "${counts[@]}" >"$state/lcov"
+  llvm-cov-19 export --skip-functions --skip-expansions "${counts[@]}" >"$state/branches"
+  .venv/bin/python tools/coverage_report.py "$state/lcov" --branches "$state/branches" cc/rnn cc/ops cc/tensorflow cc/ffi
 }
 
 measure_python() {

@@ -31,13 +31,12 @@ class Counts(NamedTuple):
 def read(path: pathlib.Path) -> dict[str, Counts]:
     """Returns the counts of each file below the repository from a file in the format of LCOV."""
     found: dict[str, Counts] = collections.defaultdict(lambda: Counts({}, {}))
-    counts = Counts({}, {})
+    counts = found[""]
     for record in path.read_text().splitlines():
         kind, _, text = record.partition(":")
         fields = text.split(",")
         if kind == "SF":
-            file = (ROOT / text).resolve()
-            counts = found[str(file.relative_to(ROOT))] if file.is_relative_to(ROOT) else Counts({}, {})
+            counts = found[_in_repository(text)]
         elif kind == "DA":
             line = int(fields[0])
             counts.lines[line] = max(counts.lines.get(line, 0), int(fields[1]))
@@ -45,7 +44,24 @@ def read(path: pathlib.Path) -> dict[str, Counts]:
             taken = 0 if fields[3] == "-" else int(fields[3])
             key = tuple(fields[:3])
             counts.branches[key] = max(counts.branches.get(key, 0), taken)
-    return dict(found)
+    found.pop("", None)
+    return found
+
+
+def add_branches(found: Mapping[str, Counts], path: pathlib.Path) -> None:
+    """Adds the branches in a file that llvm-cov exported. Those of all instantiations of a template are one."""
+    for each in json.loads(path.read_text())["data"][0]["files"]:
+        counts = found[_in_repository(each["filename"])]
+        for line, column, _, _, true, false, *_ in each["branches"]:
+            for way, count in (("true", true), ("false", false)):
+                key = (str(line), str(column), way)
+                counts.branches[key] = max(counts.branches.get(key, 0), count)
+
+
+def _in_repository(file: str) -> str:
+    """Returns a path relative to the repository; empty if it is elsewhere."""
+    path = (ROOT / re.sub("^/proc/self/cwd/", "", file)).resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else ""
 
 
 def lines_of(reason: Mapping[str, str], file: str) -> set[int]:
@@ -76,8 +92,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lcov", type=pathlib.Path, help="what was measured, in the format of LCOV")
     parser.add_argument("folders", nargs="+", choices=GOALS, help="the folders that were measured")
+    parser.add_argument("--branches", type=pathlib.Path, help="branches that llvm-cov exported")
     settings = parser.parse_args()
     measured = read(settings.lcov)
+    if settings.branches:
+        add_branches(measured, settings.branches)
+        measured.pop("", None)
     reasons = json.loads((ROOT / "tools/uncovered.json").read_text())
     left_out = {file: [lines_of(reason, file) for reason in reasons] for file in measured}
     files = {file: without(counts, set().union(*left_out[file])) for file, counts in sorted(measured.items())}

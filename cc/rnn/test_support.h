@@ -109,13 +109,13 @@ T FromDouble(double value) {
 }
 
 template <typename T>
-constexpr double kTolerance = 1e-12;
+inline constexpr double kTolerance = 1e-12;
 template <>
-constexpr double kTolerance<float> = 1e-5;
+inline constexpr double kTolerance<float> = 1e-5;
 template <>
-constexpr double kTolerance<Half> = 3e-3;
+inline constexpr double kTolerance<Half> = 3e-3;
 template <>
-constexpr double kTolerance<BFloat16> = 2e-2;
+inline constexpr double kTolerance<BFloat16> = 2e-2;
 
 using Array = std::vector<double>;
 
