@@ -37,7 +37,7 @@ measure_cc() {
   local programs
   mapfile -t programs < <(find -L bazel-bin/cc -type f -executable -name '*_test' -not -path '*.runfiles/*' && find "$state/package" -name '*.so')
   local counts=(--instr-profile="$state/merged" "${programs[@]/#/--object=}"
-    --ignore-filename-regex='external/|_test|_fuzz|_main\.cc|fuzz_support|reference\.h|third_party|cc/gpu/|kernels/gpu/|/usr/')
+    --ignore-filename-regex='external/|_test|test_support|_fuzz|_main\.cc|fuzz_support|reference\.h|third_party|cc/gpu/|kernels/gpu/|/usr/')
   llvm-cov-19 export --format=lcov --skip-branches "${counts[@]}" >"$state/lcov"
   llvm-cov-19 export --skip-functions --skip-expansions "${counts[@]}" >"$state/branches"
   .venv/bin/python tools/coverage_report.py "$state/lcov" --branches "$state/branches" cc/rnn cc/ops cc/tensorflow cc/ffi
