@@ -94,7 +94,8 @@ def cases_of(section: Section, settings: argparse.Namespace) -> Sequence[Case]:
 
 def missing_cases(section: Section, settings: argparse.Namespace, run: Run) -> list[Case]:
     """Returns the cases of a section that a run has not measured yet."""
-    return [case for case in cases_of(section, settings) if case not in run.cases(section.name)]
+    measured = run.cases(section.name)
+    return [case for case in cases_of(section, settings) if case not in measured]
 
 
 def run_benchmark(settings: argparse.Namespace) -> Run:

@@ -74,13 +74,12 @@ def compare(folder: str, cases: Sequence[Case], rounds: int, log: pathlib.Path) 
             continue
         with Bench(peers, REFERENCE, len(os.sched_getaffinity(0)), log) as bench:
             for case in chosen:
-                for load, tasks in ((QUIET, TASKS), (CLIENTS, TASKS_OF_CLIENTS)):
-                    if load is CLIENTS and case.batch > 1:
-                        continue
+                of_clients = [(CLIENTS, TASKS_OF_CLIENTS, f", {CLIENTS.clients} threads")] if case.batch == 1 else []
+                for load, tasks, words in ((QUIET, TASKS, ""), *of_clients):
                     measured, failures = bench.measure("compare", case, ["base", "now"], rounds, tasks, load)
                     if failures:
                         sys.exit(f"{case.name}: {failures[0].message}")
-                    slower += _judge(case, measured, f", {load.clients} threads" if load is CLIENTS else "")
+                    slower += _judge(case, measured, words)
     return slower
 
 

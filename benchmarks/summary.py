@@ -204,7 +204,7 @@ def _behind(found: Mapping[str, str]) -> list[str]:
         others = [each.than for each in comparisons]
         for each in comparisons:
             speeds = each.speeds(found)
-            slower = [each for each in speeds if each[0] < BEHIND]
+            slower = [(speed, name) for speed, name in speeds if speed < BEHIND]
             if slower:
                 least, name = min(slower)
                 than = each.than if others.count(each.than) == 1 else each.column

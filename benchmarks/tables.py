@@ -244,10 +244,6 @@ def _request_of(peer: str) -> str:
     return SERVE_IN_C if peer in SAVED_MODELS else CALL_IN_PYTHON
 
 
-def _slowest_percent(task: str, peer: str) -> Figure:
-    return wait(99, task, peer)
-
-
 def efficiencies(run: Run) -> str:
     """Returns a table of the efficiency of each library, by threads; empty without such measurements."""
     cases, counts = run.cases(SCALING_THREADS[1]), run.num_threads()[1:]
@@ -382,7 +378,7 @@ PARTS: dict[str, Sequence[Table]] = {
             [WAIT_ALONE, WAIT_WITH_PRODUCTS, WAIT_WITH_SEQUENCES],
             {
                 "median": lambda peer: wait(50, TANH, peer),
-                "99th percentile": lambda peer: _slowest_percent(TANH, peer),
+                "99th percentile": lambda peer: wait(99, TANH, peer),
             },
             _LOAD,
             [*PEERS],
@@ -392,7 +388,7 @@ PARTS: dict[str, Sequence[Table]] = {
             [*CLIENTS.values()],
             {
                 "calls per second": lambda peer: _rate(FORWARD, peer),
-                "99th percentile of a call, ms": lambda peer: _slowest_percent(FORWARD, peer),
+                "99th percentile of a call, ms": lambda peer: wait(99, FORWARD, peer),
             },
             (*_CASE, *_NUM_CLIENTS),
             [*PEERS],
@@ -416,7 +412,7 @@ PARTS: dict[str, Sequence[Table]] = {
             [*SERVING_CLIENTS.values()],
             {
                 "requests per second": lambda peer: _rate(_request_of(peer), peer),
-                "99th percentile of a request, ms": lambda peer: _slowest_percent(_request_of(peer), peer),
+                "99th percentile of a request, ms": lambda peer: wait(99, _request_of(peer), peer),
             },
             (*_SERVED, *_NUM_CLIENTS),
             SERVERS,

@@ -28,11 +28,20 @@ class Counts(NamedTuple):
     branches: dict[tuple[str, ...], int]
 
 
-def read(path: pathlib.Path) -> dict[str, Counts]:
-    """Returns the counts of each file below the repository from a file in the format of LCOV."""
+def read(lcov: pathlib.Path, branches: pathlib.Path | None) -> dict[str, Counts]:
+    """Returns the counts of each file below the repository.
+
+    Args:
+      lcov: a file in the format of LCOV.
+      branches: a file with branches that llvm-cov exported. Those of all instantiations of a template are one.
+    """
     found: dict[str, Counts] = collections.defaultdict(lambda: Counts({}, {}))
     counts = found[""]
-    for record in path.read_text().splitlines():
+
+    def add_branch(key: tuple[str, ...], count: int) -> None:
+        counts.branches[key] = max(counts.branches.get(key, 0), count)
+
+    for record in lcov.read_text().splitlines():
         kind, _, text = record.partition(":")
         fields = text.split(",")
         if kind == "SF":
@@ -41,21 +50,14 @@ def read(path: pathlib.Path) -> dict[str, Counts]:
             line = int(fields[0])
             counts.lines[line] = max(counts.lines.get(line, 0), int(fields[1]))
         elif kind == "BRDA":
-            taken = 0 if fields[3] == "-" else int(fields[3])
-            key = tuple(fields[:3])
-            counts.branches[key] = max(counts.branches.get(key, 0), taken)
-    found.pop("", None)
-    return found
-
-
-def add_branches(found: Mapping[str, Counts], path: pathlib.Path) -> None:
-    """Adds the branches in a file that llvm-cov exported. Those of all instantiations of a template are one."""
-    for each in json.loads(path.read_text())["data"][0]["files"]:
+            add_branch(tuple(fields[:3]), 0 if fields[3] == "-" else int(fields[3]))
+    for each in json.loads(branches.read_text())["data"][0]["files"] if branches else ():
         counts = found[_in_repository(each["filename"])]
         for line, column, _, _, true, false, *_ in each["branches"]:
-            for way, count in (("true", true), ("false", false)):
-                key = (str(line), str(column), way)
-                counts.branches[key] = max(counts.branches.get(key, 0), count)
+            add_branch((str(line), str(column), "true"), true)
+            add_branch((str(line), str(column), "false"), false)
+    del found[""]
+    return found
 
 
 def _in_repository(file: str) -> str:
@@ -94,10 +96,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", choices=GOALS, help="the folders that were measured")
     parser.add_argument("--branches", type=pathlib.Path, help="branches that llvm-cov exported")
     settings = parser.parse_args()
-    measured = read(settings.lcov)
-    if settings.branches:
-        add_branches(measured, settings.branches)
-        measured.pop("", None)
+    measured = read(settings.lcov, settings.branches)
     reasons = json.loads((ROOT / "tools/uncovered.json").read_text())
     left_out = {file: [lines_of(reason, file) for reason in reasons] for file in measured}
     files = {file: without(counts, set().union(*left_out[file])) for file, counts in sorted(measured.items())}

@@ -163,7 +163,7 @@ class PythonTests:
         )
 
     def judge(self, mutant: Mutant) -> str:
-        """Returns "killed", "survived", "not run", "invalid", or "error" if tests fail without the change, too."""
+        """Returns "killed", "survived", "not run", "invalid", or "error" if pytest could not run the tests."""
         try:
             compile((self.folder / mutant.file).read_text(), mutant.file, "exec")
         except SyntaxError:
@@ -185,7 +185,7 @@ class PythonTests:
 
 
 class EngineTests:
-    """The C++ unit tests, and a third of the Python tests of the ops, in a clone of the last commit."""
+    """The C++ unit tests, in a clone of the last commit, and a third of the Python tests, with its libraries."""
 
     def __init__(self):
         self.folder = STATE / "tree"
@@ -206,7 +206,7 @@ class EngineTests:
         return run(["tools/bazel.sh", "test", "--notest_keep_going", "//cc/..."], self.folder)
 
     def judge(self, _: Mutant) -> str:
-        """Returns "killed", "survived", "invalid", or "error" if the Python tests cannot run."""
+        """Returns "killed", "survived", "invalid", or "error" if pytest could not run the tests."""
         if self._build():
             return "invalid"
         if self._test():

@@ -12,11 +12,10 @@ rm -rf "$folder"
 mkdir -p "$folder"
 cp -r "$installed" "$folder/"
 package=$folder/tf_rnn_ops
-find "$package" -name '*.so' -delete
-for library in "${@:2}"; do
-  case $library in
-  # All TensorFlow versions share these.
-  libtf_rnn_ops_engine.so | libtf_rnn_ops_ffi.so) cp "bazel-bin/$library" "$package/" ;;
-  *) cp "bazel-bin/$library" "$package"/tensorflow_*/ ;;
+find "$package" -name '*.so' | while read -r library; do
+  name=$(basename "$library")
+  case " ${*:2} " in
+  *" $name "*) cp --force "bazel-bin/$name" "$library" ;;
+  *) rm "$library" ;;
   esac
 done
