@@ -424,14 +424,8 @@ $(QEMU)/ready:
 	@cd $(QEMU) && apt-get download qemu-user-static && dpkg-deb -x qemu-user-static_*.deb . && rm qemu-user-static_*.deb
 	@touch $@
 
-coverage: ## Run coverage-cc and coverage-python.
-	@+$(call MAKE_EACH,coverage-cc coverage-python)
-
-coverage-cc: $(VENV)/installed $(VENV)/peers .tools/bazel ## Show which lines and branches of the C++ code the tests run.
-	@tools/coverage.sh cc $(OPTIONS)
-
-coverage-python: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready ## Show which lines and branches of the Python code the tests run.
-	@tools/coverage.sh python $(OPTIONS)
+coverage: $(VENV)/installed $(VENV)/peers build/saved-model-calls/ready .tools/bazel ## Show which lines and branches of the code the tests run.
+	@tools/coverage.sh $(OPTIONS)
 
 mutants: $(VENV)/installed $(VENV)/peers .tools/bazel ## Change random lines of code, and check that tests fail; OPTIONS="python --count 150".
 	@$(VENV)/bin/python tools/mutants.py $(OPTIONS)

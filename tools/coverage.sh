@@ -1,17 +1,14 @@
 #!/usr/bin/env bash
-# Measures which lines and branches of the C++ or of the Python code the tests run.
+# Measures which lines and branches of the C++ and of the Python code the tests run.
 #
-#   tools/coverage.sh cc|python [PYTEST_ARGUMENT ...]
+#   tools/coverage.sh [PYTEST_ARGUMENT ...]
 #
-# cc: the C++ unit tests; and the Python tests, with libraries that count. python: the Python tests.
+# Runs the C++ unit tests; and the Python tests, with libraries that count.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
 readonly STATE="$REPOSITORY/build/coverage"
-readonly LIBRARIES=(libtf_rnn_ops_engine.so libtf_rnn_ops_ffi.so libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so
-  libtf_rnn_ops_xla.so)
-readonly PYTEST=(.venv/bin/pytest -p no:cacheprovider -q --numprocesses=2 --dist=worksteal -m "not slow")
 failed=
 
 # Goes on after a failed test; fails at the end.
@@ -19,42 +16,26 @@ try() {
   "$@" >&2 || failed=1
 }
 
-measure_cc() {
-  { command -v "$CLANG" && command -v llvm-cov-19; } >/dev/null || install_packages "${CLANG_PACKAGES[@]}"
-  local state=$STATE/cc profiles=$STATE/cc/profiles
-  rm -rf "$state"
-  mkdir -p "$profiles"
-  export LLVM_PROFILE_FILE=$profiles/%p-%m.profraw
-  say "C++ unit tests"
-  try tools/bazel.sh test --config=coverage --test_env=LLVM_PROFILE_FILE --sandbox_writable_path="$profiles" \
-    --cache_test_results=no -- //cc/{ffi,ops,rnn,tensorflow}/... -//cc/tensorflow/kernels/gpu/...
-  tools/bazel.sh build --config=coverage "${LIBRARIES[@]/#///:}" >&2
-  tools/package_with.sh "$state/package" "${LIBRARIES[@]}"
-  say "Python tests"
-  PYTHONPATH="$state/package" try "${PYTEST[@]}" "$@"
-  # A process that was killed leaves a part of its profile.
-  llvm-profdata-19 merge --sparse --failure-mode=all "$profiles"/*.profraw -o "$state/merged"
-  local programs
-  mapfile -t programs < <(find -L bazel-bin/cc -type f -executable -name '*_test' -not -path '*.runfiles/*' && find "$state/package" -name '*.so')
-  local counts=(--instr-profile="$state/merged" "${programs[@]/#/--object=}"
-    --ignore-filename-regex='external/|_test|test_support|_fuzz|_main\.cc|fuzz_support|reference\.h|third_party|cc/gpu/|kernels/gpu/|/usr/')
-  llvm-cov-19 export --format=lcov --skip-branches "${counts[@]}" >"$state/lcov"
-  llvm-cov-19 export --skip-functions --skip-expansions "${counts[@]}" >"$state/branches"
-  .venv/bin/python tools/coverage_report.py "$state/lcov" --branches "$state/branches" cc/rnn cc/ops cc/tensorflow cc/ffi
-}
+{ command -v "$CLANG" && command -v llvm-cov-19; } >/dev/null || install_packages "${CLANG_PACKAGES[@]}"
+rm -rf "$STATE"
+mkdir -p "$STATE/profiles"
+export LLVM_PROFILE_FILE=$STATE/profiles/%p-%m%c.profraw
 
-measure_python() {
-  local state=$STATE/python
-  rm -rf "$state"
-  mkdir -p "$state"
-  COVERAGE_FILE="$state/data" try "${PYTEST[@]}" --cov --cov-report="lcov:$state/lcov" "$@"
-  # As in the repository.
-  sed -i 's|^SF:.*/site-packages/|SF:|' "$state/lcov"
-  .venv/bin/python tools/coverage_report.py "$state/lcov" tf_rnn_ops
-}
+say "C++ unit tests"
+try tools/bazel.sh test --config=coverage --test_env=LLVM_PROFILE_FILE --sandbox_writable_path="$STATE/profiles" \
+  --cache_test_results=no -- //cc/{ffi,ops,rnn,tensorflow}/... -//cc/tensorflow/kernels/gpu/...
 
-case ${1:-} in
-cc | python) "measure_$1" "${@:2}" ;;
-*) fail "usage: tools/coverage.sh cc|python [PYTEST_ARGUMENT ...]" ;;
-esac
+say "Python tests"
+tools/package_with.sh "$STATE/package" --config=coverage
+PYTHONPATH="$STATE/package" COVERAGE_FILE="$STATE/python" try .venv/bin/pytest -o cache_dir="$STATE/pytest" -q \
+  --numprocesses=2 --dist=worksteal -m "not slow" --cov --cov-context=test --cov-report="lcov:$STATE/python.lcov" "$@"
+
+say "lines and branches"
+llvm-profdata-19 merge --sparse "$STATE"/profiles/*.profraw -o "$STATE/cc"
+mapfile -t programs < <(find -L bazel-bin/cc -type f -executable -name '*_test' -not -path '*.runfiles/*' && find "$STATE/package" -name '*.so')
+counts=(--instr-profile="$STATE/cc" "${programs[@]/#/--object=}"
+  --ignore-filename-regex='external/|_test|test_support|_fuzz|_main\.cc|fuzz_support|reference\.h|third_party|cc/gpu/|kernels/gpu/|/usr/')
+llvm-cov-19 export --format=lcov --skip-branches "${counts[@]}" >"$STATE/cc.lcov"
+llvm-cov-19 export --skip-functions --skip-expansions "${counts[@]}" >"$STATE/cc.json"
+.venv/bin/python tools/coverage_report.py "$STATE"
 [ -z "$failed" ] || fail "tests failed"

@@ -10,8 +10,6 @@ source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
 
 readonly STATE="$REPOSITORY/build/memcheck"
-# Without the libraries for GPUs and XLA.
-readonly LIBRARIES=(libtf_rnn_ops_engine.so libtf_rnn_ops.so libtf_rnn_ops_builtin_kernels.so)
 readonly TESTS=(
   -m "not slow"
   tests/test_{builtin_kernels,golden,cell_bad_input,op_bad_input,cell_second_order}.py
@@ -32,8 +30,7 @@ run_tests() {
 }
 
 rm -rf "$STATE"
-tools/bazel.sh build --config=asan "${LIBRARIES[@]/#///:}" >&2
-tools/package_with.sh "$STATE/package" "${LIBRARIES[@]}"
+tools/package_with.sh "$STATE/package" --config=asan
 failed=
 run_tests "${@:-${TESTS[@]}}" || failed=1
 if compgen -G "$STATE/report.*" >/dev/null; then

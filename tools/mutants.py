@@ -1,17 +1,22 @@
 """Changes random lines of the code, one at a time, and checks that a test fails.
 
-For Python, `make coverage-python OPTIONS=--cov-context=test` must have run: the tests of a mutant are those that run
-its line. For C++, they are the unit tests, and then a third of the Python tests. Mutants that do not compile do not
-count. Results are in build/mutants, by commit; the program goes on where it was interrupted. The exit status is 1 if a
-mutant survived.
+`make coverage` must have run: a mutant in a line that no test ran has survived. Python's are tested by the tests that
+run the line; those of C++ by the unit tests, and then by a third of the Python tests. Lines in tools/uncovered.json are
+not changed; mutants that do not compile, or are in tools/equal_mutants.json, do not count. Verdicts are kept in
+build/mutants; a mutant that survived is judged again in the next run. The exit status is 1 if a mutant survived.
 """
 
 import argparse
 import ast
+import concurrent.futures
 import contextlib
+import hashlib
+import importlib.util
+import itertools
 import json
 import os
 import pathlib
+import queue
 import random
 import re
 import shutil
@@ -21,9 +26,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import coverage
+import coverage_report
 
 ROOT = pathlib.Path(__file__).parent.parent
 STATE = ROOT / "build/mutants"
+COVERAGE = ROOT / "build/coverage"
 FILES = {
     "cc": ("cc/ops/**/*", "cc/rnn/*", "cc/rnn/simd/**/*", "cc/tensorflow/**/*", "cc/ffi/*"),
     "python": ("tf_rnn_ops/**/*.py",),
@@ -51,7 +58,7 @@ RULES = [
     (r"\bnot ", ""),
     (r" is not ", " is "),
     (r" is None", " is not None"),
-    (r"\bif \((.+)\)", r"if (!(\1))"),
+    (r"\bif \(((?:[^()]|\([^()]*\))+)\)", r"if (!(\1))"),
     (r"\bif (?!\()(.+):$", r"if not (\1):"),
     (r" if (.+) else ", r" if not (\1) else "),
     # A call is left out, a result is lost.
@@ -61,27 +68,32 @@ RULES = [
 ]
 # Lines in which a change does not change what the program does, or only what it says to a person.
 IGNORED = re.compile(r"^\s*(//|#|using |namespace |import |from |@)|ASSERT|assert|raise \w+\(|warnings\.warn")
+WITH_BODY = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.If,
+    ast.For,
+    ast.While,
+    ast.With,
+    ast.Try,
+)
 MOST_TESTS = 300
 # Not `python -m pytest`, which would import the package's source from the current folder.
-PYTEST = [str(pathlib.Path(sys.executable).with_name("pytest")), "-p", "no:cacheprovider", "-q", "-x"]
-PYTEST += ["--numprocesses=2", "--dist=worksteal", "-m", "not slow"]
+PYTEST = [str(pathlib.Path(sys.executable).with_name("pytest")), "-p", "no:cacheprovider", "-q", "-x", "-m", "not slow"]
 COUNTED = ("killed", "survived", "not run")
+FINAL = ("killed", "invalid")
 FAILED = (1, 2)  # pytest's status if a test failed, or could not be imported
-LIBRARIES = ["libtf_rnn_ops_engine.so", "libtf_rnn_ops_ffi.so", "libtf_rnn_ops.so", "libtf_rnn_ops_builtin_kernels.so"]
-LIBRARIES += ["libtf_rnn_ops_xla.so"]
+BAZEL_BUILD_FAILED, BAZEL_TEST_FAILED = 1, 3
 
 
 class Mutant(NamedTuple):
-    """A changed line of a file."""
+    """A changed line of a file. The name does not change with the number of the line."""
 
     file: str
     line: int
     code: str
-
-    @property
-    def name(self) -> str:
-        """The name in the results."""
-        return f"{self.file}:{self.line}: {self.code.strip()}"
+    name: str
 
 
 def texts(path: pathlib.Path) -> set[int]:
@@ -106,22 +118,28 @@ def changes(line: str, comment: str) -> list[str]:
     return [code[: match.start()] + match.expand(new) + code[match.end() :] + rest for match, new in matches]
 
 
-def draw(language: str, seed: int, folder: pathlib.Path = ROOT) -> Iterator[Mutant]:
-    """Yields mutants of all files below a folder in a random order, each line once."""
+def draw(language: str, seed: int, folder: pathlib.Path = ROOT) -> list[Mutant]:
+    """Returns mutants of all files below a folder in a random order, one for each line.
+
+    The order of the mutants, and the mutant of a line, are the same if other lines change.
+    """
     files = sorted({path for pattern in FILES[language] for path in folder.glob(pattern) if path.is_file()})
-    found: dict[tuple[str, int], list[Mutant]] = {}
+    found = []
     for path in files:
-        name = str(path.relative_to(folder))
-        if NOT_MUTATED.search(name):
+        file = str(path.relative_to(folder))
+        if NOT_MUTATED.search(file):
             continue
         skipped, comment = texts(path), "#" if language == "python" else "//"
-        for number, line in enumerate(path.read_text().splitlines(keepends=True), 1):
-            if number not in skipped and not IGNORED.search(line):
-                found[name, number] = [Mutant(name, number, code) for code in changes(line, comment)]
-    chooser = random.Random(seed)
-    places = sorted(place for place, mutants in found.items() if mutants)
-    chooser.shuffle(places)
-    return (chooser.choice(found[place]) for place in places)
+        lines = path.read_text().splitlines(keepends=True)
+        stripped = [line.strip() for line in lines]
+        for number, line in enumerate(lines, 1):
+            if number in skipped or IGNORED.search(line) or not changes(line, comment):
+                continue
+            place = f"{file}: {line.strip()} #{stripped[:number].count(line.strip())}"
+            key = hashlib.sha256(f"{seed} {place}".encode()).hexdigest()
+            code = random.Random(key).choice(changes(line, comment))
+            found.append((key, Mutant(file, number, code, f"{place}: {code.strip()}")))
+    return [mutant for _, mutant in sorted(found)]
 
 
 @contextlib.contextmanager
@@ -146,37 +164,66 @@ def run(command: Sequence[str], folder: pathlib.Path = ROOT, **environment: str)
     return process.returncode
 
 
+def statements(path: pathlib.Path) -> dict[int, range]:
+    """Returns, for each line of a Python file, the lines that run with it: its statement, or a function's body."""
+    found: dict[int, range] = {}
+    for node in ast.walk(ast.parse(path.read_text())):  # outer ones first
+        if isinstance(node, ast.stmt):
+            end = (node.end_lineno or node.lineno) + 1
+            body = node.body[0].lineno if isinstance(node, WITH_BODY) else end
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            header = range(node.lineno, body)
+            found |= dict.fromkeys(header, range(body, end) if is_function else header)
+    return found
+
+
 class PythonTests:
     """The Python tests that run a line, with a copy of the installed package."""
 
     def __init__(self):
-        self._data = coverage.CoverageData(str(ROOT / "build/coverage/python/data"))
-        self._data.read()
-        self._files = {re.sub(r".*/site-packages/", "", file): file for file in self._data.measured_files()}
-        if not self._files:
-            sys.exit("run `make coverage-python OPTIONS=--cov-context=test` first")
-        self.folder = STATE / "package"
-        shutil.rmtree(self.folder, ignore_errors=True)
-        any_file = next(iter(self._files))
-        shutil.copytree(
-            self._files[any_file].removesuffix(any_file) + "tf_rnn_ops", self.folder / "tf_rnn_ops", symlinks=True
-        )
+        self.mutants_at_once = os.cpu_count() or 1
+        data = coverage.CoverageData(str(COVERAGE / "python"))
+        data.read()
+        in_repository = {coverage_report.in_repository(file): file for file in data.measured_files()}
+        contexts = {file: data.contexts_by_lineno(path) for file, path in in_repository.items()}
+        failing = COVERAGE / "pytest/v/cache/lastfailed"
+        ignored = set(json.loads(failing.read_text())) if failing.exists() else set()
+        self._tests = {
+            file: {line: {name.rpartition("|")[0] for name in names if name} - ignored for line, names in lines.items()}
+            for file, lines in contexts.items()
+        }
+        self._all_tests = {test for lines in self._tests.values() for tests in lines.values() for test in tests}
+        installed = importlib.util.find_spec("tf_rnn_ops").submodule_search_locations[0]
+        self._packages: queue.Queue[pathlib.Path] = queue.Queue()
+        for index in range(self.mutants_at_once):
+            copy = STATE / f"package_{index}"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(installed, copy / "tf_rnn_ops", symlinks=True)
+            self._packages.put(copy)
 
     def judge(self, mutant: Mutant) -> str:
         """Returns "killed", "survived", "not run", "invalid", or "error" if pytest could not run the tests."""
+        package = self._packages.get()
         try:
-            compile((self.folder / mutant.file).read_text(), mutant.file, "exec")
+            with mutated(mutant, package):
+                return self._judge(mutant, package)
+        finally:
+            self._packages.put(package)
+
+    def _judge(self, mutant: Mutant, package: pathlib.Path) -> str:
+        try:
+            compile((package / mutant.file).read_text(), mutant.file, "exec")
         except SyntaxError:
             return "invalid"
-        contexts = self._data.contexts_by_lineno(self._files.get(mutant.file, "")).get(mutant.line, [])
-        if not contexts:
+        by_line = self._tests.get(mutant.file, {})
+        run_with = statements(ROOT / mutant.file).get(mutant.line, range(mutant.line, mutant.line + 1))
+        if not any(line in by_line for line in run_with):
             return "not run"
-        # A line that runs at import has no test's name.
-        tests = [name for name in contexts if name] or [name for name in self._data.measured_contexts() if name]
-        names = sorted({name.rpartition("|")[0] for name in tests})
-        chosen = random.Random(0).sample(names, min(len(names), MOST_TESTS))
-        (STATE / "tests").write_text("\n".join(chosen))
-        return self.verdict(run([*PYTEST, f"@{STATE / 'tests'}"], PYTHONPATH=str(self.folder)))
+        # A line that runs at import has no tests.
+        tests = {test for line in run_with for test in by_line.get(line, ())} or self._all_tests
+        chosen = random.Random(0).sample(sorted(tests), min(len(tests), MOST_TESTS))
+        (package / "tests").write_text("\n".join(chosen))
+        return self.verdict(run([*PYTEST, f"@{package / 'tests'}"], PYTHONPATH=str(package)))
 
     @staticmethod
     def verdict(status: int) -> str:
@@ -188,34 +235,50 @@ class EngineTests:
     """The C++ unit tests, in a clone of the last commit, and a third of the Python tests, with its libraries."""
 
     def __init__(self):
-        self.folder = STATE / "tree"
-        if not self.folder.exists():
-            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(self.folder)], check=True)
+        self.mutants_at_once = 1
+        self._folder = STATE / "tree"
+        if not self._folder.exists():
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(self._folder)], check=True)
         for command in (["fetch", "--quiet"], ["reset", "--quiet", "--hard", "@{upstream}"]):
-            subprocess.run(["git", *command], cwd=self.folder, check=True)
+            subprocess.run(["git", *command], cwd=self._folder, check=True)
         for name in (".venv", ".tools", "node_modules", "user.bazelrc"):
-            if (ROOT / name).exists() and not (self.folder / name).exists():
-                (self.folder / name).symlink_to(ROOT / name)
-        if self._build() or self._test():
+            if (ROOT / name).exists() and not (self._folder / name).exists():
+                (self._folder / name).symlink_to(ROOT / name)
+        self._counts = coverage_report.read(COVERAGE)
+        if self._test():
             sys.exit("the C++ unit tests fail without a mutant")
 
-    def _build(self) -> int:
-        return run(["tools/bazel.sh", "build", *(f"//:{name}" for name in LIBRARIES), "//cc/..."], self.folder)
-
     def _test(self) -> int:
-        return run(["tools/bazel.sh", "test", "--notest_keep_going", "//cc/..."], self.folder)
+        return run(["tools/bazel.sh", "test", "--notest_keep_going", "//cc/..."], self._folder)
 
-    def judge(self, _: Mutant) -> str:
-        """Returns "killed", "survived", "invalid", or "error" if pytest could not run the tests."""
-        if self._build():
-            return "invalid"
-        if self._test():
-            return "killed"
+    def judge(self, mutant: Mutant) -> str:
+        """Returns "killed", "survived", "not run", "invalid", or "error" if Bazel or pytest could not run the tests."""
+        count = self._counts[mutant.file].lines.get(mutant.line) if mutant.file in self._counts else None
+        if not count:
+            return "invalid" if count is None else "not run"
+        with mutated(mutant, self._folder):
+            return self._judge()
+
+    def _judge(self) -> str:
+        status = self._test()
+        if status:
+            return {BAZEL_BUILD_FAILED: "invalid", BAZEL_TEST_FAILED: "killed"}.get(status, "error")
         package = STATE / "package_cc"
-        if run(["tools/package_with.sh", str(package), *LIBRARIES], self.folder):
-            return "error"
+        if run(["tools/package_with.sh", str(package)], self._folder):
+            return "invalid"
         tests = sorted(map(str, (ROOT / "tests").glob("test_*.py")))
-        return PythonTests.verdict(run([*PYTEST, "--part=0/3", *tests], PYTHONPATH=str(package)))
+        command = [*PYTEST, "--numprocesses=2", "--dist=worksteal", "--part=0/3", *tests]
+        return PythonTests.verdict(run(command, PYTHONPATH=str(package)))
+
+
+def drawn(language: str, seed: int) -> Iterator[Mutant]:
+    """Yields the mutants to judge: not those that are equal, or in lines that no test can run."""
+    reasons = json.loads((ROOT / "tools/uncovered.json").read_text())
+    equal = {entry["mutant"] for entry in json.loads((ROOT / "tools/equal_mutants.json").read_text())}
+    for mutant in draw(language, seed):
+        left_out = any(mutant.line in coverage_report.lines_of(reason, mutant.file) for reason in reasons)
+        if mutant.name not in equal and not left_out:
+            yield mutant
 
 
 def main() -> None:
@@ -225,22 +288,27 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150, help="valid mutants to judge (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="chooses the mutants (%(default)s)")
     settings = parser.parse_args()
+    if not (COVERAGE / "python").exists():
+        sys.exit("run `make coverage` first")
     STATE.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    path = STATE / f"{settings.language}_{settings.seed}_{commit.stdout.strip()}.json"
-    verdicts: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    path = STATE / f"{settings.language}_{settings.seed}.json"
+    before: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    verdicts = {name: verdict for name, verdict in before.items() if verdict in FINAL}
     tests = PythonTests() if settings.language == "python" else EngineTests()
-    for mutant in draw(settings.language, settings.seed, tests.folder):
-        if sum(verdict in COUNTED for verdict in verdicts.values()) >= settings.count:
-            break
+
+    def judge(mutant: Mutant) -> str:
         if mutant.name not in verdicts:
-            with mutated(mutant, tests.folder):
-                verdicts[mutant.name] = tests.judge(mutant)
+            verdicts[mutant.name] = tests.judge(mutant)
             path.write_text(json.dumps(verdicts, indent=1))
-            print(f"{verdicts[mutant.name]:<10}{mutant.name}", flush=True)
-    counted = [verdict for verdict in verdicts.values() if verdict in COUNTED]
+            print(f"{verdicts[mutant.name]:<10}{mutant.file}:{mutant.line}\n{'':<10}{mutant.name}", flush=True)
+        return verdicts[mutant.name]
+
+    counted: list[str] = []
+    mutants = drawn(settings.language, settings.seed)
+    with concurrent.futures.ThreadPoolExecutor(tests.mutants_at_once) as threads:
+        while len(counted) < settings.count:
+            some = list(itertools.islice(mutants, settings.count - len(counted)))
+            counted += [verdict for verdict in threads.map(judge, some) if verdict in COUNTED]
     killed = counted.count("killed")
     print(f"{killed} of {len(counted)} mutants were killed")
     if killed < len(counted):

@@ -30,12 +30,13 @@ def test_report(reasons, tmp_path, monkeypatch, capsys):
     for path, text in (
         ("cc/ops/half.cc", CODE),
         ("tools/uncovered.json", json.dumps(reasons)),
-        ("lcov", LCOV.format(root=tmp_path)),
+        ("counts/cc.lcov", LCOV.format(root=tmp_path)),
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     monkeypatch.setattr(coverage_report, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["coverage_report.py", str(tmp_path / "lcov"), "cc/ops"])
+    monkeypatch.setattr(coverage_report, "GOALS", {"cc/ops": (0.95, 0.9)})
+    monkeypatch.setattr(sys, "argv", ["coverage_report.py", str(tmp_path / "counts")])
     if reasons:
         coverage_report.main()
         expected = "\n\n| folder | lines | branches |\n|---|---:|---:|\n| `cc/ops` | 100.0% of 2 | 100.0% of 0 |\n"
