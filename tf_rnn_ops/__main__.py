@@ -48,14 +48,9 @@ def _replaced_kernels() -> list[tuple[str, str, str]]:
 
 def _cpu_name() -> str:
     """Returns the model name of the CPU."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
-            for line in cpuinfo:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())  # Linux has no names of Arm CPUs
 
 
 def versions() -> list[tuple[str, str]]:

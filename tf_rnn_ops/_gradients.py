@@ -213,18 +213,12 @@ def _lstm_grads(
       outputs: its outputs.
       d_outputs: gradients with respect to these, or None for zeros.
     """
-    use_peephole, new_cell_second = op.get_attr("use_peephole"), _new_cell_second(op)
-    d_i, d_cs, *d_others, d_h = d_outputs
-    if all(each is None for each in (d_i, *d_others)):
-        backprop = ops.tf_rnn_ops_block_lstm_grad if new_cell_second else ops.tf_rnn_ops_block_lstm_grad_v2
-        d_states = _zeros_for_none([d_cs, d_h], [outputs[1], outputs[6]])
-        return backprop(*inputs, *outputs, *d_states, use_peephole=use_peephole)
     return ops.tf_rnn_ops_block_lstm_grad_v3(
         *inputs,
         *outputs,
         *_zeros_for_none(d_outputs, outputs),
-        new_cell_second=new_cell_second,
-        use_peephole=use_peephole,
+        new_cell_second=_new_cell_second(op),
+        use_peephole=op.get_attr("use_peephole"),
     )
 
 
