@@ -769,6 +769,83 @@ def test_changed_lists_of_cells_fall_back(change, reason):
         assert any(reason in each for each in explain(layer)[0].reasons)
 
 
+def with_other_activation(layer):
+    layer.cell.activation = tf.nn.relu
+
+
+def with_other_implementation(layer):
+    layer.cell.implementation = layer.cell._implementation = 2
+
+
+def with_other_cell(layer):
+    layer.cell.cells[0] = TF_KERAS.layers.LSTMCell(UNITS + 1)
+    layer.cell.cells[0].build((None, FEATURES))
+
+
+def list_of_cells(package, **options):
+    layers = package.layers
+    return layers.RNN(layers.StackedRNNCells([layers.LSTMCell(UNITS), layers.GRUCell(UNITS)], **options))
+
+
+def lstm(package, **options):
+    return package.layers.LSTM(UNITS, **options)
+
+
+COMPLEX = {"dtype": "complex64", "kernel_initializer": "ones", "recurrent_initializer": "ones"}
+
+
+# How a layer is made, changed and called, and why it then falls back to Keras.
+FALLBACKS = {
+    "an array": ((lstm,), None, lambda layer: layer.call(X), "the input is a ndarray: pass a dense tensor"),
+    "rank 4": ((lstm,), None, lambda layer: layer.call(X[..., tf.newaxis] + tf.zeros(2)), "the input has rank 4: pass"),
+    "integers": ((lstm,), None, lambda layer: layer.call(tf.ones(X.shape, "int32")), "the input has dtype int32: pass"),
+    "complex": ((lstm, COMPLEX), None, None, "dtype complex64: use one of bfloat16, float16, "),
+}
+FALLBACKS_OF_KERAS_2 = {
+    **{name: FALLBACKS[name] for name in ("an array", "rank 4", "integers")},
+    "activation": ((lstm,), with_other_activation, None, "the cell was changed after the layer was made: pass"),
+    "implementation": (
+        (lstm, {"recurrent_dropout": 0.5, "implementation": 1}),
+        with_other_implementation,
+        lambda layer: layer(X, training=True),
+        "implementation was set after the cell was made: pass",
+    ),
+    "sizes": ((list_of_cells,), with_other_cell, None, "a cell was not built for the units of the cell before: pass"),
+    "order": ((list_of_cells, {"reverse_state_order": True}), None, None, "reverse_state_order=True: set it to False"),
+}
+
+
+@pytest.mark.parametrize(
+    ("package", "case"),
+    [(keras, name) for name in FALLBACKS]
+    + [pytest.param(TF_KERAS, name, marks=needs_keras_2) for name in FALLBACKS_OF_KERAS_2],
+)
+def test_calls_that_fall_back_to_keras(package, case):
+    (make, *options), change, call, reason = (FALLBACKS if package is keras else FALLBACKS_OF_KERAS_2)[case]
+    call = call or (lambda layer: layer(X))
+    layer = make(package, **dict(*options))
+    layer(X)
+    if change is not None:
+        change(layer)
+
+    def result():
+        package.utils.set_random_seed(0)
+        try:
+            return np.asarray(call(layer))
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            return str(error)
+
+    expected = result()
+    with accelerate_keras():
+        actual = result()
+    if isinstance(expected, str):
+        assert actual == expected
+    else:
+        assert parity.difference(actual, expected) < 1e-6  # cells may run on the op
+    with accelerate_keras(strict=True), pytest.raises(RuntimeError, match=re.escape(reason)):
+        call(layer)
+
+
 def test_a_stateful_list_of_cells():
     layer = keras.layers.RNN([keras.layers.LSTMCell(UNITS), keras.layers.GRUCell(2)], stateful=True, return_state=True)
     layer.build(X.shape)
@@ -1080,11 +1157,87 @@ def test_files_of_keras_2(save_format, exports, runs, tmp_path):
 
 
 @needs_keras_2
+def test_a_model_of_keras_2_that_was_saved(runs, tmp_path):
+    """Keras leaves methods of before the acceleration in its layers."""
+    model = sequential(TF_KERAS)
+    model.save(tmp_path / "model", save_format="tf")
+    check_accelerated(runs, model, X)
+
+
+@needs_keras_2
 def test_a_cell_of_keras_2_step_by_step(runs):
     for kind in KINDS:
         cell = getattr(TF_KERAS.layers, f"{kind}Cell")(UNITS)
         states = [tf.ones([BATCH, UNITS])] * (2 if kind == "LSTM" else 1)
         check_accelerated(runs, cell, tf.constant(X[:, 0]), states)
+        with accelerate_keras():
+            cell.dropout = 0.5  # Keras finds out whether to apply it
+            assert runs.during(cell, tf.constant(X[:, 0]), states)[0] == 0
+
+
+@needs_keras_2
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_subclasses_of_cudnn_fall_back(kind):
+    base = getattr(importlib.import_module("tf_keras.src.layers"), f"CuDNN{kind}")
+    layer = type("Subclass", (base,), {})(UNITS)
+    layer.build((None, TIME, FEATURES))
+    with accelerate_keras():
+        assert explain(layer)[0].reasons == ("the layer is a Subclass: use CuDNNLSTM or CuDNNGRU",)
+
+
+@needs_keras_2
+def test_keras_2_whose_import_starts_before_acceleration_ends():
+    code = """
+    import importlib.util, sys
+    import tf_rnn_ops
+    with tf_rnn_ops.accelerate_keras():
+        spec = importlib.util.find_spec("tf_keras")
+        path, sys.path = sys.path, []
+        assert importlib.util.find_spec("tf_keras") is None
+        sys.path = path
+    sys.modules["tf_keras"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["tf_keras"])
+    print(sys.modules["tf_keras"].layers.LSTM.call.__module__)
+    """
+    assert processes.run_code(code) == "tf_keras.src.layers.rnn.lstm\n"
+
+
+@needs_keras_2
+def test_keras_2_with_other_methods_is_not_accelerated():
+    code = """
+    import logging, sys
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    import tf_rnn_ops
+    from tf_rnn_ops._keras import acceleration
+    tf_rnn_ops.accelerate_keras()
+    acceleration._parameters = lambda owner, name: []
+    import tf_keras
+    print(tf_keras.layers.LSTM.call.__module__)
+    """
+    logged, printed = processes.run_code(code).splitlines()
+    assert logged.startswith("Keras 2 (tf_keras) is not accelerated: accelerate_keras was tested with Keras 2.")
+    assert "whose layers have other methods: install one of the tested versions" in logged
+    assert printed == "tf_keras.src.layers.rnn.lstm"
+
+
+@needs_keras_2
+def test_recurrent_dropout_of_keras_2_draws_other_masks_at_each_step_of_a_graph(runs):
+    """A mask for all steps would keep half of the numbers."""
+    layer = TF_KERAS.layers.SimpleRNN(
+        1000,
+        activation=None,
+        kernel_initializer="zeros",
+        recurrent_initializer="identity",
+        recurrent_dropout=0.5,
+    )
+    ones = tf.ones([BATCH, 1000])
+    for context, count in ((contextlib.nullcontext, 0), (accelerate_keras, 1)):
+        with context():
+            layer(X)  # builds it
+            call = tf.function(lambda: layer(X, training=True, initial_state=ones), autograph=False)
+            ran, result = runs.during(call)
+            assert ran == count
+            assert abs(np.mean(result.numpy() != 0) - 0.5**TIME) < 0.02
 
 
 def test_keras_2_that_is_missing():

@@ -14,15 +14,16 @@ import tensorflow as tf
 from checks import parity
 from checks.keras_layers import TF_KERAS, check_equal, needs_keras_2, outputs_and_gradients, randomize
 from checks.op_definitions import ops_of
-from environment import processes
+from environment import forked, processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.core.framework.graph_pb2 import GraphDef
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # is not public
 from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
 
 import tf_rnn_ops
-from tf_rnn_ops import _graphs, _loop_check
+from tf_rnn_ops import _conversion, _graphs, _loop_check
 
 # XLA compiles loops before they could be replaced.
 pytestmark = pytest.mark.not_xla("loops of graphs that XLA compiles stay")
@@ -795,6 +796,20 @@ def test_saved_models_of_tensorflow_1(tmp_path, cell, control_flow, weights):
         session.run(outputs, {name: each.numpy() for name, each in zip(names, arguments.values(), strict=True)})
 
 
+def test_a_loop_of_tensorflow_1_beside_one_that_stays(tmp_path):
+    cells = iter([LSTMCell, WithoutState])
+    _, (names, outputs) = graph_of_tensorflow_1(lambda: next(cells)(), 1, {}, layers=2, folder=tmp_path / "old")
+    assert [not each.why_not for each in tf_rnn_ops.convert(tmp_path / "old", tmp_path / "new")] == [True, False]
+    x, results = inputs().numpy(), {}
+    for folder, loops in (("old", 2), ("new", 1)):
+        with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+            tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / folder))
+            assert len(graph.get_collection("while_context")) == loops
+            results[folder] = session.run(outputs, {names[0]: x})
+    for new, old in zip(results["new"], results["old"], strict=True):
+        assert parity.difference(new, old) < 1e-5
+
+
 def test_a_length_for_all_sequences():
     """`Select` takes one condition for all rows, too."""
     kernel = tf.random.stateless_normal([FEATURES, UNITS], [1, 0])
@@ -1494,6 +1509,13 @@ def test_what_has_run_stays_and_exports_are_those_of_keras(tmp_path):
     assert not any(op.startswith("TfRnnOps>") for op in ops_of(graph))
 
 
+def test_a_visible_gpu_causes_a_warning(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [f"the first {kind}"])
+    with pytest.warns(RuntimeWarning, match="accelerate_graphs has no effect, because TensorFlow sees a GPU"):
+        tf_rnn_ops.accelerate_graphs()
+    tf_rnn_ops.accelerate_graphs(False)
+
+
 def test_enable_must_be_a_bool():
     with pytest.raises(TypeError, match="enable must be True or False, but is 1"):
         tf_rnn_ops.accelerate_graphs(1)
@@ -1624,6 +1646,32 @@ def test_conversions_print_a_table(saved, tmp_path):
     assert "\n".join(lines[:-1]) == str(tf_rnn_ops.convert(folder))
 
 
+PROGRAM = """
+import logging, sys, tensorflow as tf
+
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+model = tf.saved_model.load(sys.argv[1])
+(spec,) = model.signatures["serving_default"].structured_input_signature[1].values()
+model.signatures["serving_default"](**{spec.name: tf.zeros([2, 3], tf.int32)})
+"""
+
+
+def test_a_program_runs_loops_of_files_on_the_op(saved, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    ended = forked.run(forked.COMMAND, "run", str(tmp_path / "program.py"), saved[1])
+    assert ended.status == 0, ended.output
+    assert ended.printed.splitlines()[-2:] == [
+        "of the recurrent layers that ran, 0 ran on the op and 0 in Keras's own code",
+        "of the recurrent loops in graphs, 2 ran on the op and 0 as they are",
+    ]
+
+
+def test_a_conversion_needs_an_output():
+    ended = forked.run(forked.COMMAND, "convert", "model")
+    assert ended.status == 2
+    assert ended.errors.splitlines()[-1].endswith("error: output is missing; with --report, nothing is written")
+
+
 def test_a_model_without_loops_is_written_as_it_is(tmp_path):
     model = keras.Sequential([keras.Input([FEATURES]), keras.layers.Dense(UNITS)])
     model.export(str(tmp_path / "old"), verbose=False)
@@ -1708,13 +1756,107 @@ def test_hostile_files(change_body, tmp_path):
     assert not (tmp_path / "written").exists()
 
 
-def test_a_loop_that_the_op_does_not_equal_stays(monkeypatch):
+def failing(error):
+    """Returns a function that raises an error."""
+
+    def fail(*arguments):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "why_not"),
+    [
+        (_loop_check, "_are_equal", lambda *arrays: False, "the op has other results"),
+        (_loop_check, "_MAX_ELEMENTS", 4, "it cannot be compared with the op: it needs a tensor of shape"),
+        (
+            _loop_check._Check,
+            "agrees",
+            failing(MemoryError("none left")),
+            "it cannot be compared with the op: none left",
+        ),
+    ],
+)
+def test_a_loop_that_the_op_does_not_equal_stays(owner, name, value, why_not, monkeypatch):
     layer = make(keras, "LSTM", {})
     graph, _ = frozen(traced(layer, inputs()))
-    monkeypatch.setattr(_loop_check, "_are_equal", lambda *arrays: False)
+    monkeypatch.setattr(owner, name, value)
     new, found = converted(graph)
     assert found == (0, 1)
     assert new == graph
+
+
+def test_arrays_of_other_shapes_or_types_are_not_equal():
+    assert _loop_check._are_equal(np.ones(2), np.ones(2))
+    assert not _loop_check._are_equal(np.ones(2), np.ones(1))
+    assert not _loop_check._are_equal(np.ones(2), np.ones(2, "float32"))
+
+
+def test_an_error_in_a_comparison_ends_the_conversion(monkeypatch):
+    graph, _ = frozen(traced(make(keras, "LSTM", {}), inputs()))
+    monkeypatch.setattr(_conversion, "_why_different", failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        converted(graph)
+
+
+def of_keras(folder):
+    model = keras.Sequential([keras.Input([None, FEATURES]), keras.layers.LSTM(UNITS)])
+    model.export(folder, verbose=False)
+
+
+def with_resources(folder):
+    graph_of_tensorflow_1(lambda: with_variables(BasicRNNCell(), True), 2, {}, folder=folder)
+
+
+def with_computed_kernel(folder):
+    def cell():
+        cell = BasicRNNCell()
+        cell.kernel = tf.reshape(cell.kernel, tf.compat.v1.placeholder_with_default([-1, UNITS], [2]))
+        return cell
+
+    graph_of_tensorflow_1(cell, 1, {}, folder=folder)
+
+
+def forget_sizes(node):
+    node.attr.pop("_output_shapes", None)
+
+
+def forget_sizes_of_biases(node):
+    if any(len(each.dim) == 1 for each in node.attr["_output_shapes"].list.shape):
+        forget_sizes(node)
+
+
+def forget_sizes_of_variables(node):
+    if node.op == "VarHandleOp":
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(None).as_proto())
+
+
+def forget_nothing(node):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("write", "forget", "why_not"),
+    [
+        (of_keras, forget_sizes, "the number of features"),
+        (of_keras, forget_sizes_of_biases, "the shape of the variable of input"),
+        (with_resources, forget_sizes_of_variables, "the shape of the variable of input"),
+        (with_computed_kernel, forget_nothing, "the number of units"),
+    ],
+)
+def test_files_without_sizes_stay(write, forget, why_not, tmp_path):
+    write(str(tmp_path))
+    path = tmp_path / "saved_model.pb"
+    file = SavedModel.FromString(path.read_bytes())
+    for graph in (each.graph_def for each in file.meta_graphs):
+        for nodes in (graph.node, *(each.node_def for each in graph.library.function)):
+            for node in nodes:
+                forget(node)
+    path.write_bytes(file.SerializeToString())
+    (loop,) = tf_rnn_ops.convert(tmp_path)
+    assert loop.why_not.startswith(f"it cannot be compared with the op: {why_not}")
+    assert loop.why_not.endswith("is not in the file")
 
 
 SESSION = """

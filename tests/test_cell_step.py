@@ -299,6 +299,17 @@ def test_a_model_follows_the_acceleration(runs):
     np.testing.assert_array_equal(predict(), expected)
 
 
+def test_a_method_of_before_runs_keras_after_the_acceleration(runs):
+    cell = make_cell(LSTM)
+    x, states = arguments_of(cell)
+    expected = cell(x, states)
+    with accelerate_keras():
+        call = cell.call
+    count, actual = runs.during(call, x, states)
+    assert count == 0
+    tf.nest.map_structure(np.testing.assert_array_equal, actual, expected)
+
+
 @pytest.mark.parametrize("portable", [False, True])
 def test_an_exported_model_contains_the_op_unless_portable(portable, tmp_path):
     with accelerate_keras(portable_exports=portable):

@@ -71,6 +71,26 @@ def test_a_frozen_function_can_be_saved_and_frozen_again(tmp_path):
     check(actual, model(X))
 
 
+def test_functions_of_a_graph_get_new_names():
+    """TensorFlow would take functions of a graph that was frozen before, if they had the same names."""
+    graph = tf.compat.v1.GraphDef()
+    for name in ("forward", "backward"):
+        graph.library.function.add().signature.name = name
+    graph.library.gradient.add(function_name="forward", gradient_func="backward")
+    graph.node.add(name="by_op", op="forward")
+    graph.node.add(name="by_attribute", op="PartitionedCall").attr["f"].func.name = "forward"
+    graph.library.function[1].node_def.add(name="again", op="forward")
+    _constant_weights._rename_functions(graph)
+    forward, backward = (each.signature.name for each in graph.library.function)
+    assert forward.startswith("forward_")
+    assert backward.startswith("backward_")
+    (gradient,) = graph.library.gradient
+    assert (gradient.function_name, gradient.gradient_func) == (forward, backward)
+    by_op, by_attribute = graph.node
+    assert (by_op.op, by_attribute.op, by_attribute.attr["f"].func.name) == (forward, "PartitionedCall", forward)
+    assert graph.library.function[1].node_def[0].op == forward
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_other_types_keep_their_format(dtype):
     infer, x = network("V3", dtype)

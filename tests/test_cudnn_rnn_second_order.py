@@ -607,6 +607,33 @@ def test_third_order(mode, options):
     check(config, third_order(ours(config), inputs), third_order(plain(config), inputs))
 
 
+def third_derivatives(run, inputs, wanted):
+    """Returns the gradients of the size of a product of a Hessian and a constant with respect to some inputs."""
+    inputs = {name: tf.convert_to_tensor(each) for name, each in inputs.items()}
+    with tf.GradientTape() as outer:
+        outer.watch([inputs[name] for name in wanted])
+        with tf.GradientTape() as middle:
+            middle.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                loss = sum(tf.reduce_sum(tf.sin(each)) for each in run(inputs)[:3])
+            gradients = inner.gradient(loss, list(inputs.values()))
+            product = sum(tf.reduce_sum(tf.cos(tf.stop_gradient(each)) * each) for each in gradients)
+        sizes = [tf.reduce_sum(each**2) for each in middle.gradient(product, list(inputs.values()))]
+    return outer.gradient(sizes, [inputs[name] for name in wanted])
+
+
+def test_a_third_derivative_without_that_of_the_direction():
+    """The direction of the second derivative is constant here."""
+    config = network(num_layers=2)
+    inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
+    check(
+        config,
+        dict(zip(("input", "params"), third_derivatives(ours(config), inputs, ("input", "params")), strict=True)),
+        dict(zip(("input", "params"), third_derivatives(plain(config), inputs, ("input", "params")), strict=True)),
+    )
+
+
 @pytest.mark.parametrize("mode", [pytest.param("lstm", marks=pytest.mark.slow), "gru"])
 def test_third_order_in_a_function(mode):
     config = network(rnn_mode=mode, sequence_lengths=LENGTHS)

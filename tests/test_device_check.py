@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import random
 import re
 
 import numpy as np
@@ -132,6 +133,22 @@ def test_relu_inputs_are_not_near_0(network):
     scale = 0.0 if network.dropout == 1 else 1 / (1 - network.dropout)
     masks = [scale * (rng.random(shape) >= network.dropout) for _ in range(network.num_layers - 1)]
     assert reference.nearest_to_the_kink(reference.forward(config, **inputs, masks=masks)) > 0.5
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_some_programs_of_a_family_run(name):
+    """The others run on GPUs only."""
+    programs = list(FAMILIES[name].programs())
+    for program in random.Random(0).sample(programs, min(len(programs), 3)):
+        run = _device_check.Run("CPU:0")
+        program(run, tf.float32)
+        assert all(_device_check.largest_difference(each, each) == 0 for each in run.results)
+
+
+def test_results_of_two_ops_cannot_be_compared():
+    one, other = (_device_check.Result(op, {}, {}) for op in ("AlignTensor", "CudnnRNN"))
+    with pytest.raises(ValueError, match="both results must be of the same op, but are of AlignTensor and CudnnRNN"):
+        _device_check.largest_difference(one, other)
 
 
 # ---------------------------------------------------------------- failures

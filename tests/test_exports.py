@@ -15,7 +15,7 @@ from checks import parity
 from checks.keras_layers import FEATURES, KERAS, OURS, TIME, UNITS, data
 from checks.op_definitions import ops_of, ops_when_called
 from checks.saved_models import contains_op, serve
-from environment import forked
+from environment import forked, processes
 from inputs.pairs import every_pair
 from tensorflow.python.saved_model import save_context
 
@@ -349,6 +349,19 @@ def test_keras_is_restored_when_accelerations_and_our_layers_end():
     del layer
     gc.collect()
     assert archive_methods() == before
+
+
+def test_exports_of_another_backend_stay():
+    code = """
+    import keras
+    archive = type(keras.export.ExportArchive())
+    methods = lambda: [dict(vars(each)) for each in archive.__mro__]
+    before = methods()
+    import tf_rnn_ops
+    layer = tf_rnn_ops.layers.LSTM(3)
+    print(methods() == before, keras.backend.backend())
+    """
+    assert processes.run_code(code, KERAS_BACKEND="numpy") == "True numpy\n"
 
 
 def test_a_later_patch_of_an_archive_is_not_undone(monkeypatch):

@@ -12,11 +12,15 @@ tf_rnn_ops.enable_builtin_kernels()
 
 def flops(function, *shapes):
     """Returns the operations that the profiler counts in the graph of a function."""
-    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
-    options["output"] = "none"
     with tf.Graph().as_default() as graph:
         function(*(tf.compat.v1.placeholder(tf.float32, shape) for shape in shapes))
-        return tf.compat.v1.profiler.profile(graph, options=options).total_float_ops
+        return flops_of_graph(graph)
+
+
+def flops_of_graph(graph):
+    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+    options["output"] = "none"
+    return tf.compat.v1.profiler.profile(graph, options=options).total_float_ops
 
 
 @pytest.mark.parametrize("with_gradient", [False, True], ids=["forward", "gradient"])
@@ -72,6 +76,60 @@ def test_gru_block_cell(ops):
 
     assert flops(run, *shapes) == products + 4 * 32 * 8
     assert flops(lambda *inputs: tf.gradients(run(*inputs), inputs), *shapes) == pytest.approx(3 * products, rel=0.1)
+
+
+def test_cudnn_rnn_with_projection():
+    time, batch, inputs, units, proj = 10, 4, 16, 32, 8
+    products = 2 * (4 * units * (inputs + proj) + units * proj)
+    pointwise = units * (4 * 3 + 4)
+    shapes = (time, batch, inputs), (1, batch, proj), (1, batch, units), (None,)
+
+    def run(x, h, c, params):
+        return raw_ops.CudnnRNNV3(
+            input=x, input_h=h, input_c=c, params=params, sequence_lengths=[time] * batch, num_proj=proj
+        )
+
+    assert flops(run, *shapes) == time * batch * (products + pointwise)
+
+
+@pytest.mark.parametrize("use_peephole", [False, True])
+@pytest.mark.parametrize("steps", [1, 10])
+def test_lstm_of_one_step_and_of_a_sequence(steps, use_peephole):
+    batch, inputs, units = 4, 16, 32
+    given = {"cs_prev": (batch, units), "h_prev": (batch, units), "w": (inputs + units, 4 * units), "b": (4 * units,)}
+    given |= dict.fromkeys(("wci", "wcf", "wco"), (units,))
+
+    def run(x, *others):
+        others = dict(zip(given, others, strict=True))
+        if steps == 1:
+            return raw_ops.LSTMBlockCell(x=x[0], **others, use_peephole=use_peephole).h
+        return raw_ops.BlockLSTM(seq_len_max=tf.constant(steps, tf.int64), x=x, **others, use_peephole=use_peephole).h
+
+    # 4 gates: a product, a bias, and 4 operations, with peepholes 6 more.
+    products = 2 * 4 * units * (inputs + units)
+    expected = steps * batch * (products + units * (4 + 4 + (6 if use_peephole else 0)))
+    shapes = (steps, batch, inputs), *given.values()
+    assert flops(run, *shapes) == expected
+    with_gradient = flops(lambda *inputs: tf.gradients(run(*inputs), inputs), *shapes)
+    assert with_gradient == pytest.approx(3 * expected, rel=0.1)
+
+
+def test_an_unwanted_gradient_of_sequences_is_not_counted():
+    layer = keras.layers.LSTM(32)
+    layer.build([4, 10, 16])
+
+    def count(wants_input):
+        def run(x):
+            of = [*([x] if wants_input else []), *(each.value for each in layer.trainable_variables)]
+            with tf.GradientTape() as tape:
+                tape.watch(of)
+                y = layer(x, training=True)
+            return tape.gradient(y, of)
+
+        return flops_of_graph(tf.function(run).get_concrete_function(tf.ones([4, 10, 16])).graph)
+
+    with tf_rnn_ops.accelerate_keras(strict=True):
+        assert count(True) - count(False) == 2 * 4 * 10 * 16 * 4 * 32
 
 
 def test_unknown_sizes_are_not_counted():

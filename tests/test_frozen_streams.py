@@ -11,7 +11,7 @@ from checks import parity
 from checks.keras_layers import FEATURES, KERASES, data
 from environment import process_resources
 
-from tf_rnn_ops import FrozenFunction, accelerate_keras, freeze
+from tf_rnn_ops import FrozenFunction, _state_variables, accelerate_keras, freeze
 
 pytestmark = pytest.mark.not_xla("functions run in the thread that calls them, without XLA", sure=False)
 
@@ -185,10 +185,26 @@ def test_a_call_that_fails_changes_no_state(serve):
     assert all(a is b for a, b in zip(before, serve.states, strict=True))
 
 
-def test_graphs_cannot_keep_states(serve):
+def test_variables_beside_a_loop_of_tensorflow_1_stay():
+    """Its nodes form a cycle, which has no order."""
+    graph = tf.compat.v1.GraphDef()
+    for name, op, inputs in (
+        ("handle", "Placeholder", []),
+        ("read", "ReadVariableOp", ["handle"]),
+        ("merge", "Merge", ["read", "next"]),
+        ("next", "NextIteration", ["merge"]),
+    ):
+        graph.node.add(name=name, op=op, input=inputs)
+    before = graph.SerializeToString()
+    assert _state_variables.lift(graph, {"handle": tf.Variable(1.0)}) == {}
+    assert graph.SerializeToString() == before
+
+
+@pytest.mark.parametrize("autograph", [False, True])
+def test_graphs_cannot_keep_states(serve, autograph):
     for call in (serve, lambda x: serve.batch([serve], x[tf.newaxis])):
         with pytest.raises(ValueError, match="a function with states must be called eagerly"):
-            tf.function(lambda x: call(x))(tf.constant(BLOCKS[0]))  # noqa: B023
+            tf.function(lambda x: call(x), autograph=autograph)(tf.constant(BLOCKS[0]))  # noqa: B023
 
 
 @pytest.mark.parametrize("weight_format", ["float32", "int8"])

@@ -73,6 +73,9 @@ def test_import_error_without_tensorflow(tmp_path):
     process = processes.run_python("-c", code, PYTHONPATH=str(tmp_path))
     assert "ImportError: tf_rnn_ops" in process.stderr
     assert "requires TensorFlow, which is not installed" in process.stderr
+    code = code.replace("'tensorflow'", "'tensorflow.python'")
+    process = processes.run_python("-c", code, PYTHONPATH=str(tmp_path))
+    assert process.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of tensorflow.python halted")
 
 
 def test_import_error_without_an_installed_package(tmp_path):

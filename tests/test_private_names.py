@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import pathlib
 import re
 
 import pytest
@@ -14,20 +15,25 @@ from tf_rnn_ops._keras import private_names
 
 FILES = {name: PACKAGE.joinpath(f"{name}.py") for name in ("_private_names", "_keras/private_names")}
 # By the name of the module.
-SOURCES = {f"tf_rnn_ops.{name.replace('/', '.')}": file.read_text() for name, file in FILES.items()}
+PATHS = {f"tf_rnn_ops.{name.replace('/', '.')}": str(file) for name, file in FILES.items()}
+SOURCES = {name: pathlib.Path(path).read_text() for name, path in PATHS.items()}
 # Without any of these, accelerate_keras raises a RuntimeError.
 NEEDED = {"inner_loop", "call", "make_train_function", "make_test_function", "make_predict_function", "_flatten_layers"}
 
 # Runs the package as though TensorFlow and Keras had other names, which only this package looks up.
 CODE = """
 import os, sys, types, warnings
+files = {files!r}
 for name, source in {sources!r}.items():
     sys.modules[name] = types.ModuleType(name)
-    exec(source, vars(sys.modules[name]))
+    exec(compile(source, files[name], "exec"), vars(sys.modules[name]))
 os.environ["TF_RNN_OPS_ACCELERATE_KERAS"] = "1"
 with warnings.catch_warnings(record=True) as caught:
     import tf_rnn_ops
 print("warnings:", *[each.message for each in caught])
+from tf_rnn_ops import __main__
+sys.argv = ["tf_rnn_ops"]
+__main__.main()
 from checks import package_features
 print(package_features.check({folder!r}))
 """
@@ -52,7 +58,7 @@ def without(names, source):
 def test_the_package_works_without_names(is_accelerated, tmp_path):
     names = ALL - NEEDED if is_accelerated else ALL
     sources = {name: without(names, source) for name, source in SOURCES.items()}
-    result = forked.run(CODE.format(sources=sources, folder=str(tmp_path)), **WITH_TESTING)
+    result = forked.run(CODE.format(files=PATHS, sources=sources, folder=str(tmp_path)), **WITH_TESTING)
     assert result.status == 0, result.output
     assert result.last_line == str(is_accelerated)
     warned = "TF_RNN_OPS_ACCELERATE_KERAS=1 has no effect: accelerate_keras was tested with Keras" in result.output
@@ -63,7 +69,8 @@ def test_the_package_works_without_names(is_accelerated, tmp_path):
 def test_a_missing_name_of_tensorflow_is_logged(caplog, path):
     if path.endswith("call_context"):
         pytest.skip("TensorFlow imports the module only when a program uses its old Keras")
-    exec(without([quoted(path)], SOURCES["tf_rnn_ops._private_names"]), {"__name__": "tf_rnn_ops._private_names"})
+    module = "tf_rnn_ops._private_names"
+    exec(compile(without([quoted(path)], SOURCES[module]), PATHS[module], "exec"), {"__name__": module})
     (logged,) = [each.getMessage() for each in caplog.records if path.rpartition(".")[2] in each.getMessage()]
     assert "of_another_version is missing, which tf_rnn_ops uses: " in logged
 

@@ -158,6 +158,19 @@ def test_cudnn_rnn(ops, mode, version, training):
     check(mapped(run, x), in_turn(run, x))
 
 
+def test_a_call_that_does_not_depend_on_the_iteration_runs_once():
+    state, x = tf.zeros([1, 2, 8]), tf.random.normal([5, 2, 4])
+    params = tf.random.normal([tf_rnn_ops.params.layout("lstm", 8, 4).size])
+
+    def output():
+        return raw_ops.CudnnRNN(input=x, input_h=state, input_c=state, params=params, is_training=False).output
+
+    graph = tf.function(lambda factors: mapped(lambda factor: factor * output(), factors), autograph=False)
+    calls = [each for each in graph.get_concrete_function(tf.ones(3)).graph.get_operations() if "CudnnRNN" in each.type]
+    assert {tuple(each.outputs[0].shape) for each in calls} == {(5, 2, 8)}
+    check(graph(tf.constant([1.0, 2.0, 3.0])), tf.stack([output(), 2 * output(), 3 * output()]))
+
+
 def test_dropout_draws_a_mask_for_each_iteration():
     state = tf.zeros([2, 5, 8])
     params = tf.random.normal([tf_rnn_ops.params.layout("lstm", 8, 4, num_layers=2).size])
