@@ -27,8 +27,12 @@ try tools/bazel.sh test --config=coverage --test_env=LLVM_PROFILE_FILE --sandbox
 
 say "Python tests"
 tools/package_with.sh "$STATE/package" --config=coverage
-PYTHONPATH="$STATE/package" COVERAGE_FILE="$STATE/python" try .venv/bin/pytest -o cache_dir="$STATE/pytest" -q \
-  --numprocesses=2 --dist=worksteal -m "not slow" --cov --cov-context=test --cov-report="lcov:$STATE/python.lcov" "$@"
+# In thirds, because the memory of a process grows with each function that it has compiled.
+for part in 0/3 1/3 2/3; do
+  PYTHONPATH="$STATE/package" COVERAGE_FILE="$STATE/python" try .venv/bin/pytest -o cache_dir="$STATE/pytest" -q \
+    --numprocesses=2 --dist=worksteal -m "not slow" --part=$part --cov --cov-append --cov-context=test --cov-report= "$@"
+done
+COVERAGE_FILE="$STATE/python" .venv/bin/coverage lcov -q -o "$STATE/python.lcov"
 
 say "lines and branches"
 llvm-profdata-19 merge --sparse "$STATE"/profiles/*.profraw -o "$STATE/cc"

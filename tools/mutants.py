@@ -186,10 +186,9 @@ class PythonTests:
         data.read()
         in_repository = {coverage_report.in_repository(file): file for file in data.measured_files()}
         contexts = {file: data.contexts_by_lineno(path) for file, path in in_repository.items()}
-        failing = COVERAGE / "pytest/v/cache/lastfailed"
-        ignored = set(json.loads(failing.read_text())) if failing.exists() else set()
+        passing = self._passing()
         self._tests = {
-            file: {line: {name.rpartition("|")[0] for name in names if name} - ignored for line, names in lines.items()}
+            file: {line: {name.rpartition("|")[0] for name in names} & passing for line, names in lines.items()}
             for file, lines in contexts.items()
         }
         self._all_tests = {test for lines in self._tests.values() for tests in lines.values() for test in tests}
@@ -200,6 +199,13 @@ class PythonTests:
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(installed, copy / "tf_rnn_ops", symlinks=True)
             self._packages.put(copy)
+
+    @staticmethod
+    def _passing() -> set[str]:
+        """Returns the tests that do not fail without a mutant."""
+        listed = subprocess.run([*PYTEST, "--collect-only"], cwd=ROOT, capture_output=True, text=True, check=True)
+        failing = COVERAGE / "pytest/v/cache/lastfailed"
+        return set(listed.stdout.splitlines()) - set(json.loads(failing.read_text()) if failing.exists() else ())
 
     def judge(self, mutant: Mutant) -> str:
         """Returns "killed", "survived", "not run", "invalid", or "error" if pytest could not run the tests."""

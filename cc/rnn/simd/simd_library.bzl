@@ -62,6 +62,8 @@ def _isolated(name, part, instruction_set):
 
     The linker keeps one of several inline functions with the same name, regardless of the instruction set they were
     compiled for. Which inline functions from other headers and the standard library exist depends on inlining.
+
+    The exception is where Clang's counts are, if the code counts what runs: one place per library.
     """
     native.genrule(
         name = name + "_object",
@@ -71,7 +73,8 @@ def _isolated(name, part, instruction_set):
         # position-independent code.
         cmd = ("for archive in $(SRCS); do :; done; " +
                "$(CC) -r -nostdlib -o $@.all -Wl,--force-group-allocation,--whole-archive $$archive && " +
-               "$(OBJCOPY) --wildcard --keep-global-symbol='{own}' --weaken-symbol='{own}' $@.all $@").format(
+               "$(OBJCOPY) --wildcard --keep-global-symbol='{own}' --weaken-symbol='{own}' " +
+               "--keep-global-symbol=__llvm_profile_counter_bias $@.all $@").format(
             own = "*%d%s*" % (len(instruction_set), instruction_set),
         ),
         tags = ["manual"],
