@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -139,7 +140,9 @@ struct Buffer {
   int shift = 0;  // where the elements start
 };
 
-using Attribute = std::variant<bool, std::int64_t, float, std::string>;
+// A type of attribute stands for any value of that type.
+using Attribute =
+    std::variant<bool, std::int64_t, float, std::string, XLA_FFI_AttrType>;
 
 // One op in a program: its attributes, operands and results.
 struct Call {
@@ -149,6 +152,7 @@ struct Call {
   std::vector<Buffer> results;
   int num_threads = 0;
   bool takes_tasks = true;
+  const XLA_FFI_Api* api = &FakeApi();
 
   // Loads and runs the program. Returns the error message; empty if there is no
   // error.
@@ -175,7 +179,7 @@ struct Call {
   std::string Stage(XLA_FFI_ExecutionStage stage, Program* program) {
     XLA_FFI_CallFrame frame{};
     frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
-    frame.api = &FakeApi();
+    frame.api = api;
     frame.ctx = reinterpret_cast<FfiContext*>(program);
     frame.stage = stage;
     Attributes passed(attributes);
@@ -218,6 +222,11 @@ struct Call {
           texts.push_back({text->data(), text->size()});
           types.push_back(XLA_FFI_AttrType_STRING);
           pointers.push_back(&texts.back());
+          continue;
+        }
+        if (auto* type = std::get_if<XLA_FFI_AttrType>(&value)) {
+          types.push_back(*type);
+          pointers.push_back(nullptr);
           continue;
         }
         XLA_FFI_Scalar scalar{};
@@ -678,6 +687,46 @@ TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
           << call.op->signature->name << ": " << type_error;
     }
   }
+}
+
+TEST(HandlersTest, RejectAttributesOfOtherKinds) {
+  const std::vector<Call> calls = AllCalls();
+  Call call = *std::find_if(calls.begin(), calls.end(), [](const Call& each) {
+    return !each.attributes.empty();
+  });
+  const std::string name = call.attributes.begin()->first;
+  const std::pair<int, const char*> kinds[] = {
+      {XLA_FFI_AttrType_ARRAY, "an array"},
+      {XLA_FFI_AttrType_DICTIONARY, "a dictionary"},
+      {7, "XLA_FFI_AttrType 7"}};
+  for (const auto& [kind, text] : kinds) {
+    call.attributes[name] = static_cast<XLA_FFI_AttrType>(kind);
+    const std::string error = call.Run();
+    EXPECT_NE(error.find(name), std::string::npos) << error;
+    EXPECT_NE(error.find(std::string("but is ") + text), std::string::npos)
+        << error;
+  }
+}
+
+TEST(HandlersTest, ReturnTheErrorsOfXla) {
+  XLA_FFI_Api api = FakeApi();
+  Call call = AllCalls().front();
+  call.api = &api;
+  api.XLA_FFI_Type_Register = [](XLA_FFI_Type_Register_Args*) {
+    return new XLA_FFI_Error{"no type", XLA_FFI_Error_Code_INTERNAL};
+  };
+  EXPECT_EQ(call.Run(), "no type");
+  api = FakeApi();
+  EXPECT_EQ(call.Run(), "");
+  api.XLA_FFI_State_Set = [](XLA_FFI_State_Set_Args*) {
+    return new XLA_FFI_Error{"no place", XLA_FFI_Error_Code_INTERNAL};
+  };
+  EXPECT_EQ(call.Run(), "no place");
+  api = FakeApi();
+  api.XLA_FFI_State_Get = [](XLA_FFI_State_Get_Args*) {
+    return new XLA_FFI_Error{"no state", XLA_FFI_Error_Code_INTERNAL};
+  };
+  EXPECT_EQ(call.Run(), "no state");
 }
 
 TEST(HandlersTest, RejectInvalidAttributeValues) {
