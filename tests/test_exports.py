@@ -20,6 +20,7 @@ from inputs.pairs import every_pair
 from tensorflow.python.saved_model import save_context
 
 from tf_rnn_ops import accelerate_keras, portable
+from tf_rnn_ops._keras import exports
 
 # Layers of both: exports and converters treat them in the same way.
 BOTH = {**KERAS, "GRU": OURS["GRU"]}
@@ -349,6 +350,14 @@ def test_keras_is_restored_when_accelerations_and_our_layers_end():
     del layer
     gc.collect()
     assert archive_methods() == before
+
+
+def test_results_of_casts_are_recognized():
+    assert not exports._is_cast(tf.constant(1.0))
+    with tf.Graph().as_default():
+        weights = tf.compat.v1.placeholder(tf.float32)
+        cast = tf.cast(weights, tf.float16)
+        assert [exports._is_cast(each) for each in (weights, cast, tf.identity(cast))] == [False, True, True]
 
 
 def test_exports_of_another_backend_stay():

@@ -48,9 +48,12 @@ def _replaced_kernels() -> list[tuple[str, str, str]]:
 
 def _cpu_name() -> str:
     """Returns the model name of the CPU."""
-    lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())  # Linux has no names of Arm CPUs
+    return next(names, "") or platform.processor() or platform.machine()  # Linux has no names of Arm CPUs
 
 
 def versions() -> list[tuple[str, str]]:

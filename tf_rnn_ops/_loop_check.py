@@ -204,6 +204,8 @@ class _Check:
             return np.asarray(self._sizes.time if role == "time" else 0, dtype.as_numpy_dtype)
         if role == "lengths":
             return self._random([self._sizes.batch], dtype)
+        if self._shapes[i] == "?":
+            raise _UnknownError(f"the shape of input {i} is not in the file")
         shape = [int(each) for each in filter(None, self._shapes[i].split(","))]
         if role in ("state", "zero") and shape[1] < 0:
             raise _UnknownError("the number of units is not in the file")

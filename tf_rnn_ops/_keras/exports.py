@@ -82,4 +82,9 @@ POLICY = ExportPolicy()
 
 def _is_cast(tensor: Any) -> bool:
     """Returns whether a tensor is the result of a cast in a graph."""
-    return tf.is_symbolic_tensor(tensor) and tensor.op.type == "Cast"
+    if not tf.is_symbolic_tensor(tensor):
+        return False
+    op = tensor.op
+    while op.type == "Identity":
+        op = op.inputs[0].op
+    return bool(op.type == "Cast")
