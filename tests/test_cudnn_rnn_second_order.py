@@ -620,18 +620,15 @@ def third_derivatives(run, inputs, wanted):
             gradients = inner.gradient(loss, list(inputs.values()))
             product = sum(tf.reduce_sum(tf.cos(tf.stop_gradient(each)) * each) for each in gradients)
         sizes = [tf.reduce_sum(each**2) for each in middle.gradient(product, list(inputs.values()))]
-    return outer.gradient(sizes, [inputs[name] for name in wanted])
+    return outer.gradient(sizes, {name: inputs[name] for name in wanted})
 
 
 def test_a_third_derivative_without_that_of_the_direction():
     """The direction of the second derivative is constant here."""
     config = network(num_layers=2)
     inputs = tensors(cudnn_rnn_inputs.network_inputs(config))
-    check(
-        config,
-        dict(zip(("input", "params"), third_derivatives(ours(config), inputs, ("input", "params")), strict=True)),
-        dict(zip(("input", "params"), third_derivatives(plain(config), inputs, ("input", "params")), strict=True)),
-    )
+    actual, expected = (third_derivatives(run(config), inputs, ("input", "params")) for run in (ours, plain))
+    check(config, actual, expected)
 
 
 @pytest.mark.parametrize("mode", [pytest.param("lstm", marks=pytest.mark.slow), "gru"])
