@@ -118,26 +118,29 @@ def changes(line: str, comment: str) -> list[str]:
     return [code[: match.start()] + match.expand(new) + code[match.end() :] + rest for match, new in matches]
 
 
-def draw(language: str, seed: int, folder: pathlib.Path = ROOT) -> list[Mutant]:
-    """Returns mutants of all files below a folder in a random order, one for each line.
+def draw(language: str, seed: int) -> list[Mutant]:
+    """Returns mutants of all files in a random order, one for each line.
 
     The order of the mutants, and the mutant of a line, are the same if other lines change.
     """
-    files = sorted({path for pattern in FILES[language] for path in folder.glob(pattern) if path.is_file()})
+    files = sorted({path for pattern in FILES[language] for path in ROOT.glob(pattern) if path.is_file()})
     found = []
     for path in files:
-        file = str(path.relative_to(folder))
+        file = str(path.relative_to(ROOT))
         if NOT_MUTATED.search(file):
             continue
         skipped, comment = texts(path), "#" if language == "python" else "//"
         lines = path.read_text().splitlines(keepends=True)
         stripped = [line.strip() for line in lines]
         for number, line in enumerate(lines, 1):
-            if number in skipped or IGNORED.search(line) or not changes(line, comment):
+            if number in skipped or IGNORED.search(line):
+                continue
+            changed = changes(line, comment)
+            if not changed:
                 continue
             place = f"{file}: {line.strip()} #{stripped[:number].count(line.strip())}"
             key = hashlib.sha256(f"{seed} {place}".encode()).hexdigest()
-            code = random.Random(key).choice(changes(line, comment))
+            code = random.Random(key).choice(changed)
             found.append((key, Mutant(file, number, code, f"{place}: {code.strip()}")))
     return [mutant for _, mutant in sorted(found)]
 
@@ -301,20 +304,17 @@ def main() -> None:
     before: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     verdicts = {name: verdict for name, verdict in before.items() if verdict in FINAL}
     tests = PythonTests() if settings.language == "python" else EngineTests()
-
-    def judge(mutant: Mutant) -> str:
-        if mutant.name not in verdicts:
-            verdicts[mutant.name] = tests.judge(mutant)
-            path.write_text(json.dumps(verdicts, indent=1))
-            print(f"{verdicts[mutant.name]:<10}{mutant.file}:{mutant.line}\n{'':<10}{mutant.name}", flush=True)
-        return verdicts[mutant.name]
-
     counted: list[str] = []
     mutants = drawn(settings.language, settings.seed)
     with concurrent.futures.ThreadPoolExecutor(tests.mutants_at_once) as threads:
-        while len(counted) < settings.count:
-            some = list(itertools.islice(mutants, settings.count - len(counted)))
-            counted += [verdict for verdict in threads.map(judge, some) if verdict in COUNTED]
+        while some := list(itertools.islice(mutants, settings.count - len(counted))):
+            new = [mutant for mutant in some if mutant.name not in verdicts]
+            # Only this thread keeps verdicts: Ctrl-C, which ends the tests of the others, leaves none.
+            for mutant, verdict in zip(new, threads.map(tests.judge, new), strict=True):
+                verdicts[mutant.name] = verdict
+                path.write_text(json.dumps(verdicts, indent=1))
+                print(f"{verdict:<10}{mutant.file}:{mutant.line}\n{'':<10}{mutant.name}", flush=True)
+            counted += [verdicts[mutant.name] for mutant in some if verdicts[mutant.name] in COUNTED]
     killed = counted.count("killed")
     print(f"{killed} of {len(counted)} mutants were killed")
     if killed < len(counted):

@@ -85,3 +85,7 @@ def test_a_verdict_is_kept_unless_the_mutant_survived(tmp_path, monkeypatch, cap
     assert capsys.readouterr().out.endswith("\n3 of 3 mutants were killed\n")
     assert len(judged) == 5
     assert judged[2] == judged[4]
+    monkeypatch.setattr(sys, "argv", ["mutants.py", "python", "--count", "300"])
+    monkeypatch.setattr(Tests, "judge", lambda self, mutant: "killed")
+    mutants.main()  # ends with the last mutant
+    assert capsys.readouterr().out.endswith("\n5 of 5 mutants were killed\n")
