@@ -810,6 +810,13 @@ def test_a_loop_of_tensorflow_1_beside_one_that_stays(tmp_path):
         assert parity.difference(new, old) < 1e-5
 
 
+def test_a_state_that_is_the_same_in_each_step_stays():
+    graph, (names, outputs) = graph_of_tensorflow_1(BasicRNNCell, 1, {})
+    (enter,) = (node for node in graph.node if node.op == "Enter" and node.input[0].endswith("/zeros"))
+    enter.attr["is_constant"].b = True
+    assert check_graph(graph, (names[:1], outputs), [inputs().numpy()], loops=(0, 1)) == graph
+
+
 def test_a_length_for_all_sequences():
     """`Select` takes one condition for all rows, too."""
     kernel = tf.random.stateless_normal([FEATURES, UNITS], [1, 0])
@@ -1912,7 +1919,11 @@ OTHER_OPS = {
 
 
 OF_TENSORFLOW_1 = {
+    "GRU": GRUCellWithStatesFirst,
+    "GRU block cell": GRUBlockCell,
     "LSTM": LSTMCell,
+    "LSTM block cell": PeepholeBlockCell,
+    "LSTM [c, h]": JoinedPeepholeLSTMCell,
     "LSTM with options": ClippedPeepholeLSTMCell,
     "LSTM with projection": ProjectedLSTMCell,
     "SimpleRNN": BasicRNNCell,
@@ -1923,9 +1934,11 @@ OF_TENSORFLOW_1 = {
 @functools.cache
 def frozen_layer(package, kind, with_mask):
     """Returns the graph of a layer with constant weights, as bytes, and the names of its inputs and outputs."""
-    if package == "TensorFlow 1":
-        cell = OF_TENSORFLOW_1[kind]
-        graph, names = graph_of_tensorflow_1(cell, 1, {"sequence_length": 0} if with_mask else {})
+    if package == "static_rnn":
+        graph, names = graph_of_static_rnn(OF_TENSORFLOW_1[kind])
+        return graph.SerializeToString(), names
+    if package == "dynamic_rnn":
+        graph, names = graph_of_tensorflow_1(OF_TENSORFLOW_1[kind], 1, {"sequence_length": 0} if with_mask else {})
         return graph.SerializeToString(), (names[0] if with_mask else names[0][:1], names[1])
     kind, is_unrolled = kind.removeprefix("unrolled "), kind.startswith("unrolled ")
     options = {"return_sequences": True, "return_state": True, "unroll": is_unrolled}
@@ -1950,13 +1963,24 @@ def change(graph, random):
         if value.dtype.kind in "if":
             value = value + np.asarray(random.choice([-1, 1, 2]), value.dtype)
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-    elif len(node.input) > 1:
+    elif len(node.input) > 1 and random.random() < 0.7:
         one, other = random.sample(range(len(node.input)), 2)
         if random.random() < 0.5:
             node.input[one] = node.input[other]
         else:
             first, second = node.input[one], node.input[other]
             node.input[one], node.input[other] = second, first
+    elif len(node.input) > 0 and random.random() < 0.5:
+        one = random.randrange(len(node.input))
+        node.input[one] = random.choice([each for other in nodes for each in other.input])
+    else:
+        names = sorted(name for name, value in node.attr.items() if value.WhichOneof("value") in ("b", "i"))
+        for name in random.sample(names, min(1, len(names))):
+            value = node.attr[name]
+            if value.HasField("b"):
+                value.b = not value.b
+            else:
+                value.i = random.choice([-1, 0, 1, 2, 3])
 
 
 CHANGED = [
@@ -1966,31 +1990,50 @@ CHANGED = [
         for kind in ("LSTM", "GRU", "SimpleRNN")
         for with_mask in (False, True)
     ),
-    *(("TensorFlow 1", kind, with_mask) for kind in OF_TENSORFLOW_1 for with_mask in (False, True)),
+    *(("dynamic_rnn", kind, with_mask) for kind in OF_TENSORFLOW_1 for with_mask in (False, True)),
+    *(("static_rnn", kind, False) for kind in OF_TENSORFLOW_1 if kind != "several cells"),
     *(("Keras 3", f"unrolled {kind}", False) for kind in ("LSTM", "GRU", "SimpleRNN")),
 ]
 
 
-@pytest.mark.parametrize(("package", "kind", "with_mask"), CHANGED)
-@settings(max_examples=10)
-@given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
-def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):
+of_each_changed = pytest.mark.parametrize(("package", "kind", "with_mask"), CHANGED)
+
+
+def changed_graph(package, kind, with_mask, random, number):
+    """Returns a graph with a number of changed nodes, the names of its inputs and outputs, and arguments."""
     serialized, names = frozen_layer(package, kind, with_mask)
     graph = GraphDef.FromString(serialized)
     for _ in range(number):
         change(graph, random)
-    mask = LENGTHS if package == "TensorFlow 1" else MASKS["gaps"]
-    arguments = [inputs().numpy(), *([mask] if with_mask else [])]
+    x = inputs().numpy()[:, : STEPS if package == "static_rnn" else TIME]
+    mask = LENGTHS if package == "dynamic_rnn" else MASKS["gaps"]
+    return graph, names, [x, *([mask] if with_mask else [])]
+
+
+@of_each_changed
+@settings(max_examples=10)
+@given(random=st.randoms(use_true_random=False), number=st.integers(0, 2))
+def test_a_changed_graph_never_has_other_results(package, kind, with_mask, random, number):
+    graph, names, arguments = changed_graph(package, kind, with_mask, random, number)
     expected = run(graph, names, arguments)
     found, actual = accelerated(run, graph, names, arguments)
     assert number or found[0] == 1
     check_changed(actual, expected)
+
+
+@of_each_changed
+@settings(max_examples=50)
+@given(random=st.randoms(use_true_random=False))
+def test_a_changed_graph_is_converted_or_stays(package, kind, with_mask, random):
+    graph, names, arguments = changed_graph(package, kind, with_mask, random, 1)
     try:
         new, found = converted(graph)
     except ValueError:
         return
-    assert number or found[0] == 1
-    check_changed(run(new, names, arguments), expected)
+    if found[0] == 0:
+        assert new == graph
+    else:
+        check_changed(run(new, names, arguments), run(graph, names, arguments))
 
 
 def check_changed(actual, expected):

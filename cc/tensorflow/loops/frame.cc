@@ -112,6 +112,13 @@ class Frame {
   std::map<std::string, int> exits_;
 };
 
+// Whether an Enter has the same value in each step.
+bool IsConstantEnter(const Node* enter) {
+  bool is_constant = false;
+  tensorflow::TryGetNodeAttr(enter->attrs(), "is_constant", &is_constant);
+  return is_constant;
+}
+
 absl::Status Frame::AddVariable(const Node* merge, const Node* switch_node) {
   FrameVariable variable;
   if (merge->num_inputs() != 2) return NotUnderstood("its step has branches");
@@ -120,7 +127,7 @@ absl::Status Frame::AddVariable(const Node* merge, const Node* switch_node) {
     if (!merge->input_node(i, &input).ok()) {
       return NotUnderstood("it lacks an input");
     }
-    if (input->IsEnter()) {
+    if (input->IsEnter() && !IsConstantEnter(input)) {
       if (!input->input_edge(0, &variable.initial).ok()) {
         return NotUnderstood("it lacks an input");
       }
@@ -176,9 +183,7 @@ absl::Status Frame::Read(const Graph& graph) {
     tensorflow::TryGetNodeAttr(node->attrs(), "frame_name", &name);
     if (!node->IsEnter() || name != frame) continue;
     reached.push_back(node);
-    bool is_constant = false;
-    tensorflow::TryGetNodeAttr(node->attrs(), "is_constant", &is_constant);
-    if (!is_constant) continue;
+    if (!IsConstantEnter(node)) continue;
     FrameVariable variable;
     if (!node->input_edge(0, &variable.initial).ok()) {
       return NotUnderstood("it lacks an input");
