@@ -3,7 +3,8 @@
 #
 #   tools/coverage.sh [PYTEST_ARGUMENT ...]
 #
-# Runs the C++ unit tests; and the Python tests, with libraries that count.
+# Runs the C++ unit tests; and the Python tests, with libraries that count. PARTS="0/3" runs a third of their cases, as CI
+# does.
 
 source "$(dirname "$0")/shell.sh"
 cd "$REPOSITORY"
@@ -28,9 +29,9 @@ try tools/bazel.sh test --config=coverage --test_env=LLVM_PROFILE_FILE --sandbox
 say "Python tests"
 tools/package_with.sh "$STATE/package" --config=coverage
 # In thirds, because the memory of a process grows with each function that it has compiled.
-for part in 0/3 1/3 2/3; do
+for part in ${PARTS:-0/3 1/3 2/3}; do
   PYTHONPATH="$STATE/package" COVERAGE_FILE="$STATE/python" try .venv/bin/pytest -o cache_dir="$STATE/pytest" -q \
-    --numprocesses=2 --dist=worksteal -m "not slow" --part=$part --cov --cov-append --cov-context=test --cov-report= "$@"
+    --numprocesses=2 --dist=worksteal -m "not slow" --part="$part" --cov --cov-append --cov-context=test --cov-report= "$@"
 done
 COVERAGE_FILE="$STATE/python" .venv/bin/coverage lcov -q -o "$STATE/python.lcov"
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -27,6 +28,10 @@
 #include "cc/rnn/reserve_space.h"
 #include "cc/rnn/rnn_config.h"
 #include "xla/ffi/api/c_api.h"
+
+extern "C" std::int64_t TfRnnOps_KerasRNNReserveSpaceSize(
+    const char* rnn_mode, std::int64_t batch, std::int64_t time,
+    std::int64_t units, std::int64_t element_bytes);
 
 struct XLA_FFI_Error {
   std::string message;
@@ -502,6 +507,12 @@ const std::vector<Call>& AllCalls() {
   return calls;
 }
 
+const Call& CallOf(const std::string& op) {
+  return *std::find_if(
+      AllCalls().begin(), AllCalls().end(),
+      [&](const Call& each) { return each.op->signature->name == op; });
+}
+
 // Whether a message names one of the op's arguments.
 bool NamesAnArgument(const FfiOp& op, const std::string& message) {
   for (const auto* arguments :
@@ -542,42 +553,35 @@ TEST(HandlersTest, ReturnTheSameBitsForAnyNumberOfThreads) {
 // The random numbers repeat when a program is loaded again, not when it runs
 // again.
 TEST(HandlersTest, DrawNewMasksInEachRun) {
-  for (const Call& call : AllCalls()) {
-    if (call.op->signature->name != "CudnnRNNV3") continue;
-    Call again = call;
-    EXPECT_EQ(again.Run(2), "");
-    EXPECT_NE(again.results[0].memory, call.results[0].memory);
-    Call third = call;
-    EXPECT_EQ(third.Run(2), "");
-    EXPECT_EQ(again.results[0].memory, third.results[0].memory);
-  }
+  const Call& call = CallOf("CudnnRNNV3");
+  Call again = call;
+  EXPECT_EQ(again.Run(2), "");
+  EXPECT_NE(again.results[0].memory, call.results[0].memory);
+  Call third = call;
+  EXPECT_EQ(third.Run(2), "");
+  EXPECT_EQ(again.results[0].memory, third.results[0].memory);
 }
 
 TEST(HandlersTest, DrawTheMasksOfSeedsThatAreAnInput) {
-  std::map<std::string, Call> calls;
-  for (const Call& call : AllCalls())
-    calls.insert({call.op->signature->name, call});
-  Call& stateless = calls.at("StatelessCudnnRNN");
+  Call stateless = CallOf("StatelessCudnnRNN");
   EXPECT_EQ(stateless.Run(2), "");
   EXPECT_EQ(stateless.results[0].memory,
-            calls.at("CudnnRNNV3").results[0].memory);
+            CallOf("CudnnRNNV3").results[0].memory);
 }
 
 // Programs that name the same stream share it, for any shapes.
 TEST(HandlersTest, ShareTheStreamThatTheyName) {
-  for (const Call& call : AllCalls()) {
-    if (call.op->signature->name != "CudnnRNNV3") continue;
-    Call twice = call, first = call, second = call;
-    EXPECT_EQ(twice.Run(2), "");
-    first.attributes["dropout_stream"] = std::int64_t{17};
-    second.attributes["dropout_stream"] = std::int64_t{17};
-    EXPECT_EQ(first.Run([&] { return second.Run(); }), "");
-    EXPECT_EQ(first.results[0].memory, call.results[0].memory);
-    EXPECT_EQ(second.results[0].memory, twice.results[0].memory);
-    // The stream restarts when no program uses it any more.
-    EXPECT_EQ(second.Run(), "");
-    EXPECT_EQ(second.results[0].memory, call.results[0].memory);
-  }
+  const Call& call = CallOf("CudnnRNNV3");
+  Call twice = call, first = call, second = call;
+  EXPECT_EQ(twice.Run(2), "");
+  first.attributes["dropout_stream"] = std::int64_t{17};
+  second.attributes["dropout_stream"] = std::int64_t{17};
+  EXPECT_EQ(first.Run([&] { return second.Run(); }), "");
+  EXPECT_EQ(first.results[0].memory, call.results[0].memory);
+  EXPECT_EQ(second.results[0].memory, twice.results[0].memory);
+  // The stream restarts when no program uses it any more.
+  EXPECT_EQ(second.Run(), "");
+  EXPECT_EQ(second.results[0].memory, call.results[0].memory);
 }
 
 // Calls body for each change of the shape of one operand or result.
@@ -685,6 +689,16 @@ TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
       EXPECT_TRUE(type_error.empty() ||
                   type_error.find(name) != std::string::npos)
           << call.op->signature->name << ": " << type_error;
+      if (std::holds_alternative<std::string>(value)) continue;
+      Call scalar = call;
+      scalar.attributes[name] = std::holds_alternative<bool>(value)
+                                    ? Attribute(std::int64_t{1})
+                                    : Attribute(true);
+      const std::string scalar_error = scalar.Run();
+      EXPECT_TRUE(scalar_error.empty() ||
+                  scalar_error.find(name + " must be of type ") !=
+                      std::string::npos)
+          << call.op->signature->name << ": " << scalar_error;
     }
   }
 }
@@ -823,6 +837,55 @@ TEST(HandlersTest, RejectOverflowingShapes) {
               std::string::npos)
         << call.op->signature->name;
   }
+}
+
+// The call of GRUBlockCell with another batch, but the arrays of kBatch.
+Call GruBlockCellOf(std::int64_t batch) {
+  Call call = CallOf("GRUBlockCell");
+  for (auto buffers : {&Call::operands, &Call::results}) {
+    for (Buffer& buffer : call.*buffers) {
+      if (buffer.shape[0] == kBatch) buffer.shape[0] = batch;
+    }
+  }
+  return call;
+}
+
+TEST(HandlersTest, RunWithHugePages) {
+  Call call = GruBlockCellOf(std::int64_t{1} << 19);
+  for (auto buffers : {&Call::operands, &Call::results}) {
+    for (Buffer& buffer : call.*buffers) {
+      buffer = Buffer(buffer.type, buffer.shape);
+    }
+  }
+  EXPECT_EQ(call.Run(), "");
+  Buffer& r = call.results[0];
+  ASSERT_GT(r.memory.size(), std::size_t{10} << 20);
+  // The sigmoid of zeros.
+  EXPECT_EQ(r.As<float>()[0], 0.5f);
+  EXPECT_EQ(r.As<float>()[r.Size() - 1], 0.5f);
+}
+
+TEST(HandlersTest, ReportThatMemoryIsShort) {
+  const std::string error = GruBlockCellOf(std::int64_t{1} << 50).Run();
+  EXPECT_EQ(error.find("GRUBlockCell could not allocate "), 0);
+}
+
+TEST(ReserveSpaceSizeTest, IsThatOfTheEngine) {
+  const auto size = [](const char* mode, std::int64_t element_bytes) {
+    return TfRnnOps_KerasRNNReserveSpaceSize(mode, kBatch, kTime, kUnits,
+                                             element_bytes);
+  };
+  rnn::RnnConfig config = Config(/*is_keras=*/true);
+  config.input_size = 0;
+  const rnn::RnnSize sizes = {kTime, kBatch};
+  EXPECT_EQ(size("lstm", 8), rnn::ReserveSpaceSize<double>(config, sizes));
+  EXPECT_EQ(size("lstm", 4), rnn::ReserveSpaceSize<float>(config, sizes));
+  EXPECT_EQ(size("lstm", 2), rnn::ReserveSpaceSize<rnn::Half>(config, sizes));
+  EXPECT_EQ(size("lstm", 2),
+            rnn::ReserveSpaceSize<rnn::BFloat16>(config, sizes));
+  EXPECT_EQ(size("lstm", 3), -1);
+  EXPECT_EQ(size("lstms", 4), -1);
+  EXPECT_EQ(size(nullptr, 4), -1);
 }
 
 TEST(HandlersTest, RejectUnalignedElements) {
