@@ -22,7 +22,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import coverage
@@ -79,11 +79,15 @@ WITH_BODY = (
     ast.Try,
 )
 MOST_TESTS = 300
+# Seconds after which the tests of a mutant hang. Without a mutant, they take a minute.
+LONGEST = 900
 # Not `python -m pytest`, which would import the package's source from the current folder.
 PYTEST = [str(pathlib.Path(sys.executable).with_name("pytest")), "-p", "no:cacheprovider", "-q", "-x", "-m", "not slow"]
 COUNTED = ("killed", "survived", "not run")
 FINAL = ("killed", "invalid")
-FAILED = (1, 2)  # pytest's status if a test failed, or could not be imported
+HANGS = 124
+# pytest's status if a test failed, or a file of tests or conftest.py could not be imported; or that of `run`.
+FAILED = (1, 2, 4, HANGS)
 BAZEL_BUILD_FAILED, BAZEL_TEST_FAILED = 1, 3
 
 
@@ -159,11 +163,21 @@ def mutated(mutant: Mutant, folder: pathlib.Path) -> Iterator[None]:
         path.write_text(original)
 
 
-def run(command: Sequence[str], folder: pathlib.Path = ROOT, **environment: str) -> int:
-    """Runs a program in a folder, and returns its status."""
-    process = subprocess.run(
-        command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def run(
+    command: Sequence[str], folder: pathlib.Path = ROOT, timeout: float | None = LONGEST, **environment: str
+) -> int:
+    """Runs a program in a folder. Returns its status, or HANGS if it had to be killed after `timeout` seconds."""
+    try:
+        process = subprocess.run(
+            command,
+            cwd=folder,
+            env=os.environ | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        return HANGS
     return process.returncode
 
 
@@ -194,7 +208,10 @@ class PythonTests:
             file: {line: {name.rpartition("|")[0] for name in names} & passing for line, names in lines.items()}
             for file, lines in contexts.items()
         }
-        self._all_tests = {test for lines in self._tests.values() for tests in lines.values() for test in tests}
+        every = {test for lines in self._tests.values() for tests in lines.values() for test in tests}
+        of_package = {test for test in passing if test.startswith("tests/test_package.py")}
+        # A line that runs at import has no tests of its own. Those of the package check what it declares.
+        self._tests_of_imports = [*sorted(of_package), *self._some_of(every - of_package)]
         installed = importlib.util.find_spec("tf_rnn_ops").submodule_search_locations[0]
         self._packages: queue.Queue[pathlib.Path] = queue.Queue()
         for index in range(self.mutants_at_once):
@@ -202,6 +219,10 @@ class PythonTests:
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(installed, copy / "tf_rnn_ops", symlinks=True)
             self._packages.put(copy)
+
+    @staticmethod
+    def _some_of(tests: Collection[str]) -> list[str]:
+        return random.Random(0).sample(sorted(tests), min(len(tests), MOST_TESTS))
 
     @staticmethod
     def _passing() -> set[str]:
@@ -226,11 +247,10 @@ class PythonTests:
             return "invalid"
         by_line = self._tests.get(mutant.file, {})
         run_with = statements(ROOT / mutant.file).get(mutant.line, range(mutant.line, mutant.line + 1))
-        if not any(line in by_line for line in run_with):
+        if not any(line in by_line for line in (mutant.line, *run_with)):
             return "not run"
-        # A line that runs at import has no tests.
-        tests = {test for line in run_with for test in by_line.get(line, ())} or self._all_tests
-        chosen = random.Random(0).sample(sorted(tests), min(len(tests), MOST_TESTS))
+        tests = {test for line in run_with for test in by_line.get(line, ())}
+        chosen = self._some_of(tests) if tests else self._tests_of_imports
         (package / "tests").write_text("\n".join(chosen))
         return self.verdict(run([*PYTEST, f"@{package / 'tests'}"], PYTHONPATH=str(package)))
 
@@ -258,7 +278,8 @@ class EngineTests:
             sys.exit("the C++ unit tests fail without a mutant")
 
     def _test(self) -> int:
-        return run(["tools/bazel.sh", "test", "--notest_keep_going", "//cc/..."], self._folder)
+        timeout = f"--test_timeout={LONGEST}"
+        return run(["tools/bazel.sh", "test", "--notest_keep_going", timeout, "//cc/..."], self._folder, timeout=None)
 
     def judge(self, mutant: Mutant) -> str:
         """Returns "killed", "survived", "not run", "invalid", or "error" if Bazel or pytest could not run the tests."""
@@ -273,11 +294,11 @@ class EngineTests:
         if status:
             return {BAZEL_BUILD_FAILED: "invalid", BAZEL_TEST_FAILED: "killed"}.get(status, "error")
         package = STATE / "package_cc"
-        if run(["tools/package_with.sh", str(package)], self._folder):
+        if run(["tools/package_with.sh", str(package)], self._folder, timeout=None):
             return "invalid"
         tests = sorted(map(str, (ROOT / "tests").glob("test_*.py")))
         command = [*PYTEST, "--numprocesses=2", "--dist=worksteal", "--part=0/3", *tests]
-        return PythonTests.verdict(run(command, PYTHONPATH=str(package)))
+        return PythonTests.verdict(run(command, timeout=4 * LONGEST, PYTHONPATH=str(package)))
 
 
 def drawn(language: str, seed: int) -> Iterator[Mutant]:

@@ -55,6 +55,11 @@ def test_statements(tmp_path):
     assert found == {1: range(2, 6), 2: range(2, 3), 3: range(3, 5), 4: range(3, 5), 5: range(5, 6)}
 
 
+def test_a_mutant_that_hangs_is_killed():
+    status = mutants.run(["sleep", "100"], timeout=0.1)
+    assert mutants.PythonTests.verdict(status) == "killed"
+
+
 def test_a_verdict_is_kept_unless_the_mutant_survived(tmp_path, monkeypatch, capsys):
     """And judging goes on until enough mutants are valid."""
     (tmp_path / "build/coverage").mkdir(parents=True)
