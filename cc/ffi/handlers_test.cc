@@ -679,26 +679,21 @@ TEST(HandlersTest, RejectMissingAttributesAndWrongTypes) {
       const std::string error = missing.Run();
       EXPECT_TRUE(error.empty() || error.find(name) != std::string::npos)
           << call.op->signature->name << ": " << error;
-      Call other = call;
-      if (std::holds_alternative<std::string>(value)) {
-        other.attributes[name] = true;
-      } else {
-        other.attributes[name] = "text";
+      std::vector<Attribute> of_other_types = {true};
+      if (std::holds_alternative<bool>(value)) {
+        of_other_types = {std::string("text"), std::int64_t{1}};
+      } else if (!std::holds_alternative<std::string>(value)) {
+        of_other_types = {std::string("text"), true};
       }
-      const std::string type_error = other.Run();
-      EXPECT_TRUE(type_error.empty() ||
-                  type_error.find(name) != std::string::npos)
-          << call.op->signature->name << ": " << type_error;
-      if (std::holds_alternative<std::string>(value)) continue;
-      Call scalar = call;
-      scalar.attributes[name] = std::holds_alternative<bool>(value)
-                                    ? Attribute(std::int64_t{1})
-                                    : Attribute(true);
-      const std::string scalar_error = scalar.Run();
-      EXPECT_TRUE(scalar_error.empty() ||
-                  scalar_error.find(name + " must be of type ") !=
-                      std::string::npos)
-          << call.op->signature->name << ": " << scalar_error;
+      for (const Attribute& other : of_other_types) {
+        Call changed = call;
+        changed.attributes[name] = other;
+        const std::string type_error = changed.Run();
+        EXPECT_TRUE(type_error.empty() ||
+                    type_error.find(name + " must be of type ") !=
+                        std::string::npos)
+            << call.op->signature->name << ": " << type_error;
+      }
     }
   }
 }
