@@ -845,6 +845,37 @@ def test_a_length_for_all_sequences():
     check(actual, tf.function(call, input_signature=specs)(*arguments))
 
 
+def test_masked_outputs_that_are_half_of_a_state_stay():
+    kernel, recurrent_kernel = (tf.random.stateless_normal([rows, 4 * UNITS], [0, rows]) for rows in (FEATURES, UNITS))
+
+    def call(x, mask):
+        steps, masks = tf.transpose(x, [1, 0, 2]), tf.transpose(mask)[..., tf.newaxis]
+        number = tf.shape(steps)[0]
+        array = tf.TensorArray(tf.float32, number).unstack(steps)
+        mask_array = tf.TensorArray(tf.bool, number).unstack(masks)
+        outputs = tf.TensorArray(tf.float32, number)
+
+        def body(step, outputs, state):
+            c, h = tf.split(state, 2, axis=1)
+            i, f, g, o = tf.split(array.read(step) @ kernel + h @ recurrent_kernel, 4, axis=1)
+            new_c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            new_h = tf.sigmoid(o) * tf.tanh(new_c)
+            is_valid = mask_array.read(step)
+            outputs = outputs.write(step, tf.where(is_valid, new_h, h))
+            return step + 1, outputs, tf.where(is_valid, tf.concat([new_c, new_h], 1), state)
+
+        _, outputs, state = tf.while_loop(
+            lambda step, *_: step < number, body, (0, outputs, tf.zeros([BATCH, 2 * UNITS]))
+        )
+        return outputs.stack(), state
+
+    specs = [tf.TensorSpec([BATCH, None, FEATURES]), tf.TensorSpec([BATCH, None], tf.bool)]
+    arguments = inputs(), tf.constant(MASKS["gaps"])
+    found, actual = accelerated(tf.function(call, input_signature=specs), *arguments)
+    assert found == (0, 1)
+    check(actual, tf.function(call, input_signature=specs)(*arguments))
+
+
 @pytest.mark.parametrize("control_flow", [1, 2])
 def test_gradients_in_graphs_of_tensorflow_1(control_flow):
     options = {"sequence_length": 0}
@@ -1723,8 +1754,13 @@ def without_values(graph, body, file):
         node.attr.pop("value", None)
 
 
-def with_argument(graph, body, file):
-    body.node_def.add(name="argument", op="_Arg").attr["index"].i = 1000
+def with_op(op):
+    """Returns a function that adds a node that only TensorFlow may add to a function."""
+
+    def change_body(graph, body, file):
+        body.node_def.add(name="argument", op=op).attr["index"].i = 1000
+
+    return change_body
 
 
 def with_function(graph, body, file):
@@ -1753,7 +1789,33 @@ def with_long_step(graph, body, file):
     product.input[0] = "long_49999:y:0"
 
 
-@pytest.mark.parametrize("change_body", [without_values, with_argument, with_function, with_long_step])
+def with_axis(change):
+    """Returns a function that changes the axis along which gates are split."""
+
+    def change_body(graph, body, file):
+        name = next(each for each in body.node_def if each.op == "Split").input[0].partition(":")[0]
+        change(next(each for each in body.node_def if each.name == name).attr["value"].tensor)
+
+    return change_body
+
+
+# Axes that are no integers.
+AXES = {
+    "a huge shape": lambda axis: axis.tensor_shape.dim.add(size=2**40),
+    "too many": lambda axis: axis.CopyFrom(tf.make_tensor_proto(np.ones(9, "int32"))),
+    "a string": lambda axis: axis.CopyFrom(tf.make_tensor_proto("1")),
+    "a number": lambda axis: axis.CopyFrom(tf.make_tensor_proto(1.0)),
+}
+
+
+@pytest.mark.parametrize(
+    "change_body",
+    [
+        *(without_values, with_function, with_long_step),
+        *(pytest.param(with_op(op), id=op) for op in ("_Arg", "_DeviceArg", "_Retval", "_DeviceRetval")),
+        *(pytest.param(with_axis(change), id=name) for name, change in AXES.items()),
+    ],
+)
 def test_hostile_files(change_body, tmp_path):
     graph = GraphDef.FromString(frozen_layer("Keras 3", "LSTM", False)[0])
     (loop,) = (each for each in graph.node if each.op in ("While", "StatelessWhile"))

@@ -358,6 +358,41 @@ def test_constants_of_any_graph(where):
         check(each, (3 if where == "loop" else 1) * infer(sequences, factor * kernel))
 
 
+def squeezed(rows):
+    return [tf.squeeze(each, [0]) for each in rows]
+
+
+# Biases of a GRU that are stacked again, of rows of a matrix of two rows.
+STACKED = {
+    "both rows": lambda b: tf.stack(tf.unstack(b)),
+    "both rows of a split": lambda b: tf.identity(tf.stack(squeezed(tf.split(b, 2)))),
+    "both rows, the second first": lambda b: tf.stack(tf.unstack(b)[::-1]),
+    "the first row twice": lambda b: tf.stack([tf.unstack(b)[0]] * 2),
+    "a row and a computed one": lambda b: tf.stack([tf.unstack(b)[0], tf.reduce_sum(b, 0)]),
+    "rows of two matrices": lambda b: tf.stack([tf.unstack(b)[0], tf.unstack(tf.tanh(b))[1]]),
+    "rows of two outputs": lambda b: tf.stack(
+        [tf.unstack(each)[i] for i, each in enumerate(tf.split(tf.concat([b, -b], 1), 2, 1))]
+    ),
+    "two of three rows": lambda b: tf.stack(tf.unstack(tf.concat([b, b[:1]], 0))[1:]),
+    "two of three rows of a split": lambda b: tf.stack(squeezed(tf.split(tf.concat([b, b[:1]], 0), 3))[:2]),
+    "columns": lambda b: tf.stack(tf.unstack(tf.transpose(b), axis=1)),
+    "columns of a split": lambda b: tf.stack(squeezed(tf.split(tf.reshape(b, [1, -1]), 2, axis=1))),
+    "rows without an axis": lambda b: tf.stack(squeezed(tf.unstack(b[:, tf.newaxis]))),
+}
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_bias_that_is_stacked_again(name):
+    """Only if it is the matrix, the op may take the matrix in its place."""
+    arguments = keras_rnn.arguments("gru", "float32")
+    bias = arguments.pop("bias")
+
+    def infer(bias):
+        return raw_ops.KerasRNN(**arguments, bias=STACKED[name](bias), rnn_mode="gru", is_training=False).outputs
+
+    check(tf.function(infer, autograph=False)(bias), infer(bias))
+
+
 # ---------------------------------------------------------------- the formats
 
 

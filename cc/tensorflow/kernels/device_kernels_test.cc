@@ -17,6 +17,7 @@
 #include "cc/ops/signature.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
+#include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -77,6 +78,27 @@ TEST(DeviceKernelsTest, KernelsAreNotMadeIfMemoryIsShort) {
   RegisterKernels(tensorflow::DEVICE_CPU, "TfRnnOps>", ops);
   EXPECT_EQ(MakeKernel(tensorflow::DT_FLOAT), absl::OkStatus());
   EXPECT_TRUE(absl::IsResourceExhausted(MakeKernel(tensorflow::DT_DOUBLE)));
+}
+
+TEST(DeviceKernelsTest, KernelsOfOtherLibrariesStayInUse) {
+  static Signature signature;
+  signature.name = "TestOnGpu";
+  signature.inputs = {{"sizes"}, {"x"}};
+  signature.inputs[0].is_on_host = true;
+  static const std::vector<OpEntry> ops = {
+      {&signature, ElementType::kFloat,
+       []() -> std::unique_ptr<Op> { return std::make_unique<TestOp>(); }}};
+  for (const char* device : {tensorflow::DEVICE_GPU, tensorflow::DEVICE_GPU,
+                             tensorflow::DEVICE_CPU}) {
+    RegisterKernels(device, "TfRnnOps>", ops);
+  }
+  const tensorflow::KernelList kernels =
+      tensorflow::GetRegisteredKernelsForOp("TfRnnOps>TestOnGpu");
+  EXPECT_EQ(kernels.kernel_size(), 2);
+  for (const tensorflow::KernelDef& kernel : kernels.kernel()) {
+    const bool is_gpu = kernel.device_type() == tensorflow::DEVICE_GPU;
+    EXPECT_EQ(kernel.host_memory_arg_size(), is_gpu ? 1 : 0);
+  }
 }
 
 TEST(DeviceKernelsTest, ErrorsAreReturnedIfMemoryIsShort) {

@@ -58,7 +58,7 @@ int InputOfMatrix(absl::string_view op) {
 
 // The whole of which weights are a part.
 Output WholeOf(Output weights) {
-  for (size_t i = 0; i < kMaxReach && weights.node != nullptr; ++i) {
+  for (size_t i = 0; i < kMaxReach; ++i) {
     const int input = InputOfMatrix(weights.node->type_string());
     if (input < 0) break;
     weights = InputOf(weights.node, input);
@@ -69,7 +69,7 @@ Output WholeOf(Output weights) {
 // Names what weights are, so that equal weights have equal names.
 std::string NameOfWeights(Output weights) {
   std::string parts;
-  for (size_t i = 0; i < kMaxReach && weights.node != nullptr; ++i) {
+  for (size_t i = 0; i < kMaxReach; ++i) {
     const std::string& op = weights.node->type_string();
     const int input = InputOfMatrix(op);
     if (input < 0) break;
@@ -82,9 +82,7 @@ std::string NameOfWeights(Output weights) {
     }
     weights = InputOf(weights.node, input);
   }
-  return weights.node == nullptr
-             ? ""
-             : absl::StrCat(weights.node->id(), ":", weights.index, parts);
+  return absl::StrCat(weights.node->id(), ":", weights.index, parts);
 }
 
 // The values of which one may be the state that a node multiplies by weights.
@@ -181,10 +179,7 @@ void ChainFinder::Link(const std::vector<const Node*>& products, size_t state) {
   std::map<const Node*, std::vector<const Node*>> after;
   for (const Node* product : products) {
     const std::vector<Output> states = StatesOf(product);
-    if (claimed_.count(product) > 0 || states.size() <= state ||
-        states[state].node == nullptr) {
-      continue;
-    }
+    if (claimed_.count(product) > 0 || states.size() <= state) continue;
     Search(states[state].node, /*forward=*/false, [&](const Node* node) {
       if (node == product || all.count(node) == 0) return false;
       before[product] = node;
@@ -226,7 +221,6 @@ ChainFinder::Outcome ChainFinder::Find(
   const size_t size = states.size();
   StepOutputs root(states.begin() + 1, states.end());
   root.back() = Matcher(claimed_).Follow(root.back());
-  if (root.back().node == nullptr) return Outcome::kNone;
   const std::string& op = root.back().node->type_string();
   Search(products.back(), /*forward=*/true, [&](const Node* node) {
     after.insert(node);

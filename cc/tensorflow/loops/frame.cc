@@ -31,38 +31,26 @@ using ::tensorflow::NodeBuilder;
 using ::tensorflow::NodeDef;
 using NodeOut = NodeBuilder::NodeOut;
 
-// An input without the Identities before it.
-const Edge* InputOf(const Node* node, int input) {
-  const Edge* edge = nullptr;
-  if (!node->input_edge(input, &edge).ok()) return nullptr;
-  while (edge->src()->IsIdentity()) {
-    if (!edge->src()->input_edge(0, &edge).ok()) return nullptr;
-  }
+// The edge to an input, without the Identities before it.
+const Edge* SourceOf(const Node* node, int input) {
+  const Edge* edge = EdgeTo(node, input);
+  while (edge->src()->IsIdentity()) edge = EdgeTo(edge->src(), 0);
   return edge;
-}
-
-bool Has(const Node* node, const char* op) {
-  return node != nullptr && node->type_string() == op;
 }
 
 // Whether a node has the integers from 0 on.
 bool IsRange(const Node* node) {
-  const Node* start = nullptr;
-  const Node* step = nullptr;
-  return Has(node, "Range") && node->input_node(0, &start).ok() &&
-         node->input_node(2, &step).ok() && IsInteger(start, 0) &&
-         IsInteger(step, 1);
+  return Has(node, "Range") && IsInteger(InputOf(node, 0).node, 0) &&
+         IsInteger(InputOf(node, 2).node, 1);
 }
 
 // Whether a value is the size of a TensorArray.
 bool IsSizeOf(const Node* array, const Edge* value) {
-  if (value == nullptr) return false;
   if (Has(value->src(), "TensorArraySizeV3")) {
-    const Edge* const handle = InputOf(value->src(), 0);
-    return handle != nullptr && handle->src() == array;
+    return SourceOf(value->src(), 0)->src() == array;
   }
-  const Edge* const size = InputOf(array, 0);
-  return size != nullptr && size->src() == value->src() &&
+  const Edge* const size = SourceOf(array, 0);
+  return size->src() == value->src() &&
          size->src_output() == value->src_output();
 }
 
@@ -123,14 +111,9 @@ absl::Status Frame::AddVariable(const Node* merge, const Node* switch_node) {
   FrameVariable variable;
   if (merge->num_inputs() != 2) return NotUnderstood("its step has branches");
   for (int i = 0; i < 2; ++i) {
-    const Node* input = nullptr;
-    if (!merge->input_node(i, &input).ok()) {
-      return NotUnderstood("it lacks an input");
-    }
+    const Node* const input = InputOf(merge, i).node;
     if (input->IsEnter() && !IsConstantEnter(input)) {
-      if (!input->input_edge(0, &variable.initial).ok()) {
-        return NotUnderstood("it lacks an input");
-      }
+      variable.initial = EdgeTo(input, 0);
     } else if (input->IsNextIteration()) {
       variable.next_iteration = input;
     }
@@ -164,10 +147,10 @@ absl::Status Frame::Read(const Graph& graph) {
   std::string frame;
   for (const Edge* edge : condition_->out_edges()) {
     const Node* const switch_node = edge->dst();
-    const Node* merge = nullptr;
     if (edge->IsControlEdge()) continue;
-    if (!switch_node->IsSwitch() || !switch_node->input_node(0, &merge).ok() ||
-        !merge->IsMerge()) {
+    const Node* const merge =
+        switch_node->IsSwitch() ? InputOf(switch_node, 0).node : nullptr;
+    if (merge == nullptr || !merge->IsMerge()) {
       return NotUnderstood("its step has branches");
     }
     absl::Status status = AddVariable(merge, switch_node);
@@ -185,9 +168,7 @@ absl::Status Frame::Read(const Graph& graph) {
     reached.push_back(node);
     if (!IsConstantEnter(node)) continue;
     FrameVariable variable;
-    if (!node->input_edge(0, &variable.initial).ok()) {
-      return NotUnderstood("it lacks an input");
-    }
+    variable.initial = EdgeTo(node, 0);
     if (Has(variable.initial->src(), "TensorArrayV3") &&
         variable.initial->src_output() == 0) {
       arrays_[node] = variable.initial->src();
@@ -221,9 +202,8 @@ absl::Status Frame::AddLists() {
     FrameVariable& variable = variables_[i];
     const Node* const source = variable.initial->src();
     if (Has(source, "TensorArrayScatterV3")) {
-      const Edge* const indices = InputOf(source, 1);
-      const bool has_all = indices != nullptr && IsRange(indices->src());
-      if (!has_all || variable.next_iteration != nullptr) {
+      if (!IsRange(SourceOf(source, 1)->src()) ||
+          variable.next_iteration != nullptr) {
         return NotUnderstood("its TensorArray of inputs is not known");
       }
       variable.type = tensorflow::DT_VARIANT;
@@ -257,15 +237,15 @@ absl::Status Frame::CheckUsesOf(int index) {
     for (const Edge* edge : exit->out_edges()) {
       const Node* const user = edge->dst();
       if (user->IsSink()) continue;
-      const Edge* const handle =
-          edge->IsControlEdge() ? nullptr : InputOf(user, 0);
-      const bool is_of_array = handle != nullptr && handle->src() == array;
-      if (Has(user, "TensorArraySizeV3") && is_of_array) continue;
-      const Edge* const indices =
-          is_of_array && Has(user, "TensorArrayGatherV3") ? InputOf(user, 1)
-                                                          : nullptr;
-      const bool is_stack = indices != nullptr && IsRange(indices->src()) &&
-                            IsSizeOf(array, InputOf(indices->src(), 1));
+      const bool is_of_array =
+          !edge->IsControlEdge() && SourceOf(user, 0)->src() == array;
+      if (is_of_array && Has(user, "TensorArraySizeV3")) continue;
+      const Node* const indices =
+          is_of_array && Has(user, "TensorArrayGatherV3")
+              ? SourceOf(user, 1)->src()
+              : nullptr;
+      const bool is_stack = indices != nullptr && IsRange(indices) &&
+                            IsSizeOf(array, SourceOf(indices, 1));
       if (!is_stack) {
         return NotUnderstood("its outputs are used in another way");
       }
@@ -315,7 +295,7 @@ class Copier : private FunctionBuilder {
 
   NodeOut Copy(const Edge* edge) {
     // The type of a TensorArray changes.
-    while (ok() && edge->src()->IsIdentity()) edge = Input(edge->src(), 0);
+    while (edge->src()->IsIdentity()) edge = EdgeTo(edge->src(), 0);
     if (!ok()) return NodeOut();
     const Node* const node = edge->src();
     const auto variable = nodes_.find(node);
@@ -334,12 +314,6 @@ class Copier : private FunctionBuilder {
   }
 
  private:
-  const Edge* Input(const Node* node, int input) {
-    const Edge* edge = nullptr;
-    if (!node->input_edge(input, &edge).ok()) Fail("it lacks an input");
-    return edge;
-  }
-
   // The TensorArray of a handle.
   const Node* ArrayOf(const Edge* handle) const {
     const auto array = arrays_.find(handle->src());
@@ -348,21 +322,14 @@ class Copier : private FunctionBuilder {
 
   // The variable of a flow, if it is a list of a TensorArray.
   const FrameVariable* ListOf(const Edge* flow, const Node* array) {
-    while (flow != nullptr && flow->src()->IsIdentity()) {
-      flow = Input(flow->src(), 0);
-    }
-    const auto known =
-        flow == nullptr ? nodes_.end() : nodes_.find(flow->src());
+    while (flow->src()->IsIdentity()) flow = EdgeTo(flow->src(), 0);
+    const auto known = nodes_.find(flow->src());
     if (known == nodes_.end() || array == nullptr) return nullptr;
     const FrameVariable& variable = variables_[known->second];
-    if (variable.type != tensorflow::DT_VARIANT) return nullptr;
+    if (variable.element == tensorflow::DT_INVALID) return nullptr;
     const Node* const source = variable.initial->src();
-    const Edge* const scattered =
-        variable.is_output_list ? nullptr : InputOf(source, 0);
     const Node* const of =
-        variable.is_output_list
-            ? source
-            : (scattered == nullptr ? nullptr : scattered->src());
+        variable.is_output_list ? source : SourceOf(source, 0)->src();
     return of == array ? &variable : nullptr;
   }
 
@@ -374,21 +341,20 @@ class Copier : private FunctionBuilder {
     const bool is_read = Has(node, "TensorArrayReadV3");
     const bool is_write = Has(node, "TensorArrayWriteV3");
     if (is_read || is_write) {
-      const Edge* const handle = Input(node, 0);
-      const Edge* const flow = Input(node, is_read ? 2 : 3);
-      if (!ok()) return nullptr;
+      const Edge* const handle = EdgeTo(node, 0);
+      const Edge* const flow = EdgeTo(node, is_read ? 2 : 3);
       const FrameVariable* const list = ListOf(flow, ArrayOf(handle));
       if (list == nullptr || list->is_output_list != is_write) {
         Fail("it uses a TensorArray in another way");
         return nullptr;
       }
       const NodeOut items = Copy(flow);
-      const NodeOut index = Copy(Input(node, 1));
+      const NodeOut index = Copy(EdgeTo(node, 1));
       const auto set_type = [&](NodeBuilder* builder) {
         builder->Attr("element_dtype", list->element);
       };
       if (is_write) {
-        return Add("TensorListSetItem", {items, index, Copy(Input(node, 2))},
+        return Add("TensorListSetItem", {items, index, Copy(EdgeTo(node, 2))},
                    set_type);
       }
       const NodeOut shape = Constant(ShapeOfElements(ArrayOf(handle)));
@@ -413,22 +379,13 @@ absl::Status Frame::AddFunctions(
   Copier body(variables_, nodes_, arrays_, *library);
   for (size_t i = 0; i < variables_.size(); ++i) {
     const Node* const next = variables_[i].next_iteration;
-    const Edge* edge = nullptr;
-    if (next == nullptr) {
-      body.AddResult(body.Argument(static_cast<int>(i)));
-    } else if (next->input_edge(0, &edge).ok()) {
-      body.AddResult(body.Copy(edge));
-    } else {
-      return NotUnderstood("it lacks an input");
-    }
+    body.AddResult(next == nullptr ? body.Argument(static_cast<int>(i))
+                                   : body.Copy(EdgeTo(next, 0)));
   }
   absl::Status status = body.AddTo(library, NameOf("body"));
   if (!status.ok()) return status;
   Copier condition(variables_, nodes_, arrays_, *library);
-  const Edge* edge = nullptr;
-  status = condition_->input_edge(0, &edge);
-  if (!status.ok()) return status;
-  condition.AddResult(condition.Copy(edge));
+  condition.AddResult(condition.Copy(EdgeTo(condition_, 0)));
   return condition.AddTo(library, NameOf("condition"));
 }
 
@@ -470,13 +427,9 @@ void Frame::Replace(GraphDef* definition) const {
     std::string initial = ReferenceTo(variable.initial);
     if (variable.element != tensorflow::DT_INVALID) {
       const Node* const source = variable.initial->src();
-      const Edge* size_or_tensor = nullptr;
-      if (!source->input_edge(variable.is_output_list ? 0 : 2, &size_or_tensor)
-               .ok()) {
-        continue;
-      }
       initial = absl::StrCat(name, "/list_", new_nodes.size());
-      const std::string from = ReferenceTo(size_or_tensor);
+      const std::string from =
+          ReferenceTo(EdgeTo(source, variable.is_output_list ? 0 : 2));
       new_nodes.push_back(variable.is_output_list
                               ? NewList(initial, "TensorListReserve",
                                         {shape, from}, variable.element)

@@ -795,13 +795,11 @@ void Builder::AddResults(const std::vector<Results>& of_cells) {
 // cannot differentiate the function.
 void Builder::DescribeVariables(tensorflow::FunctionDef* function) const {
   for (const Node* node : loop_.body->graph->op_nodes()) {
-    const tensorflow::Edge* handle = nullptr;
-    if (node->type_string() != "ReadVariableOp" ||
-        !node->input_edge(0, &handle).ok() || !handle->src()->IsArg()) {
-      continue;
-    }
+    if (!Has(node, "ReadVariableOp")) continue;
+    const Node* const handle = InputOf(node, 0).node;
+    if (!handle->IsArg()) continue;
     int index = 0;
-    tensorflow::TryGetNodeAttr(handle->src()->attrs(), "index", &index);
+    tensorflow::TryGetNodeAttr(handle->attrs(), "index", &index);
     auto* const argument =
         function->mutable_signature()->mutable_input_arg(index);
     argument->clear_handle_data();

@@ -12,7 +12,6 @@
 namespace tf_rnn_ops {
 namespace {
 
-using ::tensorflow::Edge;
 using ::tensorflow::FunctionBody;
 using ::tensorflow::FunctionLibraryDefinition;
 using ::tensorflow::Node;
@@ -24,33 +23,21 @@ constexpr int kMaxDepth = 4;
 constexpr int kMaxInputs = 4;
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-Output InputOf(const Node* node, int input) {
-  const Edge* edge = nullptr;
-  if (!node->input_edge(input, &edge).ok()) return {};
-  return {edge->src(), edge->src_output()};
-}
-
 Output WithoutIdentity(Output output) {
-  while (output.node != nullptr && output.node->type_string() == "Identity") {
-    output = InputOf(output.node, 0);
-  }
+  while (Has(output.node, "Identity")) output = InputOf(output.node, 0);
   return output;
 }
 
 bool AreEqual(Output a, Output b, int max_depth) {
   a = WithoutIdentity(a);
   b = WithoutIdentity(b);
-  if (a.node == nullptr || b.node == nullptr || a.index != b.index) {
-    return false;
-  }
+  if (a.index != b.index) return false;
   if (a.node == b.node) return true;
   if (max_depth == 0 || a.node->type_string() != b.node->type_string() ||
-      a.node->op_def().is_stateful() || a.node->IsArg() ||
-      a.node->num_inputs() > kMaxInputs ||
-      a.node->num_inputs() != b.node->num_inputs()) {
+      a.node->op_def().is_stateful() || a.node->num_inputs() > kMaxInputs ||
+      !HaveEqualAttributes(a.node, b.node)) {
     return false;
   }
-  if (!HaveEqualAttributes(a.node, b.node)) return false;
   for (int i = 0; i < a.node->num_inputs(); ++i) {
     if (!AreEqual(InputOf(a.node, i), InputOf(b.node, i), max_depth - 1)) {
       return false;
@@ -119,7 +106,6 @@ PartialTensorShape ShapeInList(const Node* node, int output) {
 // The shape of an output, of a TensorFlow variable if it is one's handle; or
 // unknown.
 PartialTensorShape ShapeOfOutput(const Output& output, int max_depth) {
-  if (output.node == nullptr) return PartialTensorShape();
   const std::string& op = output.node->type_string();
   if (op == "VarHandleOp" || op == "VariableV2" || op == "Variable") {
     return ShapeIn(output.node, "shape");
@@ -143,7 +129,7 @@ PartialTensorShape ShapeOfOutput(const Output& output, int max_depth) {
 int VariableOf(const Node* retval) {
   const Output source = WithoutIdentity(InputOf(retval, 0));
   int index = -1;
-  if (source.node != nullptr && source.node->IsArg()) {
+  if (source.node->IsArg()) {
     tensorflow::TryGetNodeAttr(source.node->attrs(), "index", &index);
   }
   return index;
@@ -170,13 +156,11 @@ Role RoleOf(const Variable& variable, int index) {
 // them.
 bool MayBeHalves(const Node* retval) {
   const Output next = WithoutIdentity(InputOf(retval, 0));
-  if (next.node == nullptr) return false;
   if (IsConcatenation(next.node)) return true;
   const std::string& op = next.node->type_string();
   if (op != "Select" && op != "SelectV2") return false;
   const auto is_concatenation = [&](int input) {
-    const Output selected = WithoutIdentity(InputOf(next.node, input));
-    return selected.node != nullptr && IsConcatenation(selected.node);
+    return IsConcatenation(WithoutIdentity(InputOf(next.node, input)).node);
   };
   return is_concatenation(1) || is_concatenation(2);
 }
@@ -201,13 +185,10 @@ void AddHalves(const std::vector<int>& halves, Loop* loop) {
 // loops so.
 Output WithoutBounds(const Output& output) {
   const Output least = WithoutIdentity(output);
-  if (least.node == nullptr || least.node->type_string() != "Minimum") {
-    return least;
-  }
+  if (!Has(least.node, "Minimum")) return least;
   const Output n = InputOf(least.node, 0);
   const Output bound = WithoutIdentity(InputOf(least.node, 1));
-  const bool is_at_least_1 = bound.node != nullptr &&
-                             bound.node->type_string() == "Maximum" &&
+  const bool is_at_least_1 = Has(bound.node, "Maximum") &&
                              IsInteger(InputOf(bound.node, 0).node, 1);
   return is_at_least_1 && AreEqual(InputOf(bound.node, 1), n, kMaxDepth)
              ? WithoutIdentity(n)
@@ -312,7 +293,6 @@ bool IsEqual(const Limit& limit, const Output& output, const Loop& loop) {
 
 bool IsZero(const Output& output) {
   const Output source = WithoutIdentity(output);
-  if (source.node == nullptr) return false;
   const std::string& op = source.node->type_string();
   if (op == "ZerosLike") return true;
   if (op == "Fill") return IsZero(InputOf(source.node, 1));
@@ -378,9 +358,6 @@ absl::Status ReadLoop(const Node* node,
     Variable variable;
     variable.initial = WithoutIdentity(InputOf(node, index));
     const Output next = InputOf(loop->body->ret_nodes[i], 0);
-    if (variable.initial.node == nullptr || next.node == nullptr) {
-      return absl::InvalidArgumentError("it lacks an input");
-    }
     variable.next = loop->values->Of(next.node, next.index);
     variable.role = RoleOf(variable, index);
     if (variable.role == Role::kCounter &&
@@ -392,10 +369,7 @@ absl::Status ReadLoop(const Node* node,
   AddHalves(halves, loop);
   Values conditions(is_invariant, /*halves=*/{});
   const Output source = InputOf(condition->ret_nodes[0], 0);
-  return source.node == nullptr
-             ? absl::InvalidArgumentError("it has no condition")
-             : AddLimit(conditions.Of(source.node, source.index), kMaxDepth,
-                        loop);
+  return AddLimit(conditions.Of(source.node, source.index), kMaxDepth, loop);
 }
 
 }  // namespace tf_rnn_ops

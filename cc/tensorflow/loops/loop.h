@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "cc/tensorflow/inputs.h"
 #include "cc/tensorflow/loops/value.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/framework/function.h"
@@ -20,16 +21,6 @@
 #include "tensorflow/core/graph/graph.h"
 
 namespace tf_rnn_ops {
-
-// An output of a node.
-struct Output {
-  const tensorflow::Node* node = nullptr;
-  int index = 0;
-
-  friend bool operator==(const Output& a, const Output& b) {
-    return a.node == b.node && a.index == b.index;
-  }
-};
 
 // Whether a node has the attributes of another of the same op, except those
 // that only tell about it.

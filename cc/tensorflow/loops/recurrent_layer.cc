@@ -638,15 +638,14 @@ absl::Status Recognizer::FindOutputs() {
   if (layer_->outputs < 0) return NotUnderstood("it has no list of outputs");
   const Variable& list = loop_.variables[layer_->outputs];
   const Node* const reserve = list.initial.node;
-  const tensorflow::Edge* size = nullptr;
-  if (reserve->type_string() != "TensorListReserve" ||
-      !reserve->input_edge(1, &size).ok()) {
+  if (!Has(reserve, "TensorListReserve")) {
     return NotUnderstood("its list of outputs is not new");
   }
+  const Output size = InputOf(reserve, 1);
   const Value* const step = list.next->inputs[1];
   layer_->returns_sequences = IsCounter(step);
   for (size_t i = 0; i < loop_.limits.size(); ++i) {
-    if (IsEqual(loop_.limits[i], {size->src(), size->src_output()}, loop_)) {
+    if (IsEqual(loop_.limits[i], size, loop_)) {
       layer_->size = static_cast<int>(i);
     }
   }
@@ -654,7 +653,7 @@ absl::Status Recognizer::FindOutputs() {
                             ? layer_->size >= 0
                             : step->op == "constant" &&
                                   IsInteger(step->node, 0) &&
-                                  IsInteger(size->src(), 1);
+                                  IsInteger(size.node, 1);
   if (!has_room) return NotUnderstood("its list of outputs has another size");
   output_ = list.next->inputs[2];
   return FindMask();
@@ -676,7 +675,7 @@ absl::Status Recognizer::FindMask() {
                : NotUnderstood("its outputs of masked steps are not known");
   }
   const Variable& last = loop_.variables[otherwise->variable];
-  if (!IsZero(last.initial)) {
+  if (last.role == Role::kHalf || !IsZero(last.initial)) {
     return NotUnderstood("its first output is not zero");
   }
   layer_->zeroes_masked_outputs = last.role == Role::kInvariant;

@@ -26,10 +26,6 @@ bool AreSame(const StepOutputs& outputs) {
                      [&](const Output& o) { return o == outputs[0]; });
 }
 
-bool PassesOn(const Node* node) {
-  return node->IsIdentity() && !tensorflow::IsRefType(node->input_type(0));
-}
-
 std::set<const Node*> ControlInputsOf(const Node* node) {
   std::set<const Node*> inputs;
   for (const Edge* edge : node->in_edges()) {
@@ -45,7 +41,6 @@ bool AreCopies(const StepOutputs& outputs) {
   for (const Output& each : outputs) {
     if (each.index != first.index || !nodes.insert(each.node).second ||
         each.node->type_string() != first.node->type_string() ||
-        each.node->num_inputs() != first.node->num_inputs() ||
         !IsPure(each.node) || !HaveEqualAttributes(first.node, each.node) ||
         !HaveEqualAttributes(each.node, first.node)) {
       return false;
@@ -57,6 +52,7 @@ bool AreCopies(const StepOutputs& outputs) {
 // Whether outputs are values that one TensorFlow variable has at one time.
 bool AreEqualReads(const StepOutputs& outputs) {
   const Output& first = outputs[0];
+  if (!Has(first.node, "ReadVariableOp")) return false;
   const Output handle = InputOf(first.node, 0);
   const auto inputs = ControlInputsOf(first.node);
   return std::all_of(outputs.begin(), outputs.end(), [&](const Output& each) {
@@ -86,18 +82,8 @@ bool IsData(const Node* node, int input) {
 
 }  // namespace
 
-Output InputOf(const Node* node, int input) {
-  const Edge* edge = nullptr;
-  if (node == nullptr || !node->input_edge(input, &edge).ok()) return {};
-  return {edge->src(), edge->src_output()};
-}
-
-bool Has(const Node* node, const char* op) {
-  return node != nullptr && node->type_string() == op;
-}
-
 std::vector<Output> HalvesOf(const Node* node) {
-  if (node == nullptr || !IsConcatenation(node)) return {};
+  if (!IsConcatenation(node)) return {};
   return {InputOf(node, 0), InputOf(node, 1)};
 }
 
@@ -109,9 +95,9 @@ bool HasControlInputs(const Node* node) {
 }
 
 bool IsPure(const Node* node) {
-  if (node->num_inputs() == 0 || node->IsControlFlow() || node->IsArg() ||
-      node->IsRetval() || node->op_def().is_stateful() ||
-      CallsFunctions(node) || HasControlInputs(node)) {
+  if (node->num_inputs() == 0 || node->IsControlFlow() ||
+      node->op_def().is_stateful() || CallsFunctions(node) ||
+      HasControlInputs(node)) {
     return false;
   }
   const auto is_value = [](DataType type) {
@@ -138,36 +124,30 @@ bool IsComputedInStep(const Node* node) {
 }
 
 Output Matcher::Follow(Output output) {
-  while (output.node != nullptr) {
+  for (;;) {
     Output input;
-    if (PassesOn(output.node)) {
+    if (Has(output.node, "Identity")) {
       input = InputOf(output.node, 0);
     } else if (const auto columns = ColumnsOf(output.node, output.index)) {
       // A state [c, h] of TensorFlow 1.
       Output whole = InputOf(output.node, InputOfColumns(output.node));
-      while (whole.node != nullptr && PassesOn(whole.node)) {
-        whole = InputOf(whole.node, 0);
-      }
+      while (Has(whole.node, "Identity")) whole = InputOf(whole.node, 0);
       const std::vector<Output> halves = HalvesOf(whole.node);
       const int half = halves.size() == 2 ? HalfOf(*columns, &width_) : -1;
-      if (half < 0) break;
+      if (half < 0) return output;
       input = halves[half];
       passed_.emplace_back(whole.node, input.node);
     } else {
-      break;
+      return output;
     }
     passed_.emplace_back(output.node, input.node);
     output = input;
   }
-  return output;
 }
 
-bool Matcher::Follow(StepOutputs* outputs) {
-  for (Output& each : *outputs) {
-    each = Follow(each);
-    if (each.node == nullptr) return false;
-  }
-  return true;
+StepOutputs Matcher::Follow(StepOutputs outputs) {
+  for (Output& each : outputs) each = Follow(each);
+  return outputs;
 }
 
 Part* Matcher::Known(const StepOutputs& outputs) const {
@@ -228,7 +208,8 @@ Part* Matcher::New(Part::Kind kind, StepOutputs outputs) {
 }
 
 Part* Matcher::Match(StepOutputs outputs) {
-  if (!Follow(&outputs) || parts_.size() > kMaxReach) return nullptr;
+  if (parts_.size() > kMaxReach) return nullptr;
+  outputs = Follow(std::move(outputs));
   if (Part* const known = Known(outputs)) return known;
   if (AreSame(outputs) || AreEqualReads(outputs) ||
       AreEqualConstants(outputs)) {
@@ -267,8 +248,7 @@ Part* Matcher::Compute(StepOutputs outputs) {
     if (is_of_sequence) {
       // What computes it is not part of the step.
       parts_.resize(num_parts);
-      if (!Follow(&inputs)) return nullptr;
-      input = New(Part::kInput, std::move(inputs));
+      input = New(Part::kInput, Follow(std::move(inputs)));
     }
     part->inputs->push_back(input);
     part->is_invariant &= input->is_invariant;

@@ -40,12 +40,6 @@ struct Part {
 // A step of a GRU has 30 nodes. Searches within a step reach no further.
 inline constexpr size_t kMaxReach = 150;
 
-// The source of an input of a node, if it is one.
-Output InputOf(const tensorflow::Node* node, int input);
-
-// Whether a node has an op.
-bool Has(const tensorflow::Node* node, const char* op);
-
 // The two matrices whose columns a node puts beside each other, or none.
 std::vector<Output> HalvesOf(const tensorflow::Node* node);
 
@@ -75,7 +69,7 @@ class Matcher {
 
   // The part of outputs, or null.
   Part* Find(StepOutputs outputs) {
-    return Follow(&outputs) ? Known(outputs) : nullptr;
+    return Known(Follow(std::move(outputs)));
   }
 
   // Whether the steps compute outputs of nodes.
@@ -91,7 +85,7 @@ class Matcher {
   }
 
  private:
-  bool Follow(StepOutputs* outputs);
+  StepOutputs Follow(StepOutputs outputs);
   Part* Known(const StepOutputs& outputs) const;
   Part* After(const StepOutputs& outputs);
   Part* New(Part::Kind kind, StepOutputs outputs);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "cc/tensorflow/inputs.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.pb.h"
 #include "tensorflow/core/framework/types.h"
@@ -35,7 +36,7 @@ std::string NameOfBinary(const Node* node) {
                                               {"RealDiv", "div"},
                                               {"Sub", "sub"}};
   const auto name = names.find(node->type_string());
-  if (name == names.end() || node->num_inputs() != 2) return "";
+  if (name == names.end()) return "";
   bool is_transposed = false;
   for (const char* attribute : {"transpose_a", "transpose_b"}) {
     bool value = false;
@@ -66,11 +67,6 @@ bool PassesInput(const Node* node) {
          op == "PreventGradient";
 }
 
-const Node* InputOf(const Node* node, int input) {
-  const Node* source = nullptr;
-  return node->input_node(input, &source).ok() ? source : nullptr;
-}
-
 int64_t IntAttribute(const Node* node, const char* name) {
   int64_t value = 0;
   tensorflow::TryGetNodeAttr(node->attrs(), name, &value);
@@ -82,7 +78,7 @@ int64_t IntAttribute(const Node* node, const char* name) {
 std::optional<Columns> ColumnsOfSplit(const Node* node, int output) {
   const bool has_sizes = node->type_string() == "SplitV";
   const std::vector<int64_t> axis =
-      IntegersOf(InputOf(node, has_sizes ? 2 : 0));
+      IntegersOf(InputOf(node, has_sizes ? 2 : 0).node);
   if (axis.size() != 1 || axis[0] < -1 || axis[0] > 1) return std::nullopt;
   Columns columns;
   columns.axis = axis[0];
@@ -92,7 +88,7 @@ std::optional<Columns> ColumnsOfSplit(const Node* node, int output) {
     return columns;
   }
   // -1 is the size of the rest, which is known only after the last part.
-  const std::vector<int64_t> sizes = IntegersOf(InputOf(node, 1));
+  const std::vector<int64_t> sizes = IntegersOf(InputOf(node, 1).node);
   const int last = static_cast<int>(sizes.size()) - 1;
   for (int i = 0; i < output && i < last; ++i) {
     if (sizes[i] < 0) return std::nullopt;
@@ -108,9 +104,9 @@ std::optional<Columns> ColumnsOfSplit(const Node* node, int output) {
 // The columns that a StridedSlice takes: [:, begin:end] of a matrix or
 // [begin:end] of a vector. None if it takes something else.
 std::optional<Columns> ColumnsOfSlice(const Node* node) {
-  const std::vector<int64_t> begin = IntegersOf(InputOf(node, 1));
-  const std::vector<int64_t> end = IntegersOf(InputOf(node, 2));
-  const std::vector<int64_t> strides = IntegersOf(InputOf(node, 3));
+  const std::vector<int64_t> begin = IntegersOf(InputOf(node, 1).node);
+  const std::vector<int64_t> end = IntegersOf(InputOf(node, 2).node);
+  const std::vector<int64_t> strides = IntegersOf(InputOf(node, 3).node);
   const bool is_range = IntAttribute(node, "ellipsis_mask") == 0 &&
                         IntAttribute(node, "new_axis_mask") == 0 &&
                         IntAttribute(node, "shrink_axis_mask") == 0;
@@ -137,8 +133,8 @@ std::optional<Columns> ColumnsOfSlice(const Node* node) {
 
 // The columns that a Slice takes: [:, begin:begin + size].
 std::optional<Columns> ColumnsOfPlainSlice(const Node* node) {
-  const std::vector<int64_t> begin = IntegersOf(InputOf(node, 1));
-  const std::vector<int64_t> size = IntegersOf(InputOf(node, 2));
+  const std::vector<int64_t> begin = IntegersOf(InputOf(node, 1).node);
+  const std::vector<int64_t> size = IntegersOf(InputOf(node, 2).node);
   if (begin.size() != 2 || size.size() != 2 || begin[0] != 0 || size[0] != -1 ||
       begin[1] < 0 || size[1] <= 0) {
     return std::nullopt;
@@ -151,7 +147,7 @@ std::optional<Columns> ColumnsOfPlainSlice(const Node* node) {
 
 // Whether a node repeats each row of a matrix of one column, or nothing.
 bool RepeatsColumn(const Node* node) {
-  const std::vector<int64_t> multiples = IntegersOf(InputOf(node, 1));
+  const std::vector<int64_t> multiples = IntegersOf(InputOf(node, 1).node);
   const bool is_mask = node->output_type(0) == tensorflow::DT_BOOL;
   const bool repeats_nothing =
       !multiples.empty() && std::all_of(multiples.begin(), multiples.end(),
@@ -163,12 +159,10 @@ bool RepeatsColumn(const Node* node) {
 // Whether a node is the maximum over the axes of a constant without axes.
 // Keras computes a number of steps so.
 bool IsMaximumOfScalar(const Node* node) {
-  const Node* const input =
-      node->type_string() == "Max" ? InputOf(node, 0) : nullptr;
-  const tensorflow::TensorProto* proto = nullptr;
-  return input != nullptr && input->IsConstant() &&
-         tensorflow::TryGetNodeAttr(input->attrs(), "value", &proto) &&
-         proto->tensor_shape().dim_size() == 0;
+  if (!Has(node, "Max")) return false;
+  const auto* const value = InputOf(node, 0).node->attrs().Find("value");
+  return value != nullptr && value->has_tensor() &&
+         value->tensor().tensor_shape().dim_size() == 0;
 }
 
 // Whether a value consists of ones and has the shape of another.
@@ -218,12 +212,12 @@ int HalfOf(const Columns& columns, int64_t* width) {
 }
 
 std::optional<Tensor> ConstantOf(const Node* node) {
-  while (node != nullptr && (PassesInput(node) || IsMaximumOfScalar(node))) {
-    node = InputOf(node, 0);
+  while (PassesInput(node) || IsMaximumOfScalar(node)) {
+    node = InputOf(node, 0).node;
   }
   const tensorflow::TensorProto* proto = nullptr;
   Tensor tensor;
-  if (node == nullptr || !node->IsConstant() ||
+  if (!node->IsConstant() ||
       !tensorflow::TryGetNodeAttr(node->attrs(), "value", &proto) ||
       !tensorflow::DataTypeCanUseMemcpy(proto->dtype()) ||
       !tensorflow::TensorShape::IsValid(proto->tensor_shape()) ||
@@ -259,7 +253,7 @@ bool IsConcatenation(const Node* node) {
   if (node->type_string() != "ConcatV2" || node->num_inputs() != 3) {
     return false;
   }
-  const Node* const axis = InputOf(node, 2);
+  const Node* const axis = InputOf(node, 2).node;
   return IsInteger(axis, 1) || IsInteger(axis, -1);
 }
 
@@ -298,13 +292,8 @@ const Value* Values::OfVariable(int index) const {
 }
 
 const Value* Values::OfInput(const Node* node, int input) {
-  const tensorflow::Edge* edge = nullptr;
-  if (!node->input_edge(input, &edge).ok()) {
-    Value missing;
-    missing.op = "missing";
-    return Unique(missing, absl::StrCat(node->id(), ":", input));
-  }
-  return Of(edge->src(), edge->src_output());
+  const Output source = InputOf(node, input);
+  return Of(source.node, source.index);
 }
 
 const Value* Values::Make(const Node* node, int output) {
@@ -403,12 +392,9 @@ const Value* Values::Unique(Value value, const std::string& attributes) {
     absl::StrAppend(&key, "/", reinterpret_cast<uintptr_t>(input));
   }
   // The type tells values of different types apart.
-  if (value.node != nullptr) {
-    const bool is_known = value.op == "columns" || value.node->IsConstant();
-    absl::StrAppend(&key, "/", value.node->output_type(value.output), "/",
-                    is_known ? 0 : value.output);
-  }
-  absl::StrAppend(&key, "/", attributes);
+  const bool is_known = value.op == "columns" || value.node->IsConstant();
+  absl::StrAppend(&key, "/", value.node->output_type(value.output), "/",
+                  is_known ? 0 : value.output, "/", attributes);
   std::unique_ptr<Value>& known = values_[key];
   if (known == nullptr) known = std::make_unique<Value>(std::move(value));
   return known.get();

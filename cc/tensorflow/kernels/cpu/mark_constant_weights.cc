@@ -17,6 +17,7 @@
 #include "cc/ops/signature.h"
 #include "cc/rnn/status.h"
 #include "cc/tensorflow/conversions.h"
+#include "cc/tensorflow/inputs.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/graph.h"
@@ -72,7 +73,7 @@ const Node* SourceOf(const Node* node) {
 
 // A row of a matrix of two rows.
 struct Row {
-  const Edge* matrix = nullptr;  // null if it is not known
+  Output matrix;  // without a node if it is not known
   int index = 0;
 };
 
@@ -81,67 +82,58 @@ int IntegerOf(const Node& node, const char* attribute, int otherwise) {
   return otherwise;
 }
 
-const Edge* InputOf(const Node& node, int input) {
-  const Edge* edge = nullptr;
-  return node.input_edge(input, &edge).ok() ? edge : nullptr;
+// Whether a node is the constant 0.
+bool IsZero(const Node* node) {
+  const tensorflow::TensorProto* proto = nullptr;
+  tensorflow::Tensor tensor;
+  return node->IsConstant() &&
+         tensorflow::TryGetNodeAttr(node->attrs(), "value", &proto) &&
+         tensor.FromProto(*proto) && tensor.NumElements() == 1 &&
+         tensor.dtype() == tensorflow::DT_INT32 &&
+         *static_cast<const int32_t*>(ToArray(tensor).data) == 0;
 }
 
-// The value of an edge as an output of an Unpack, or of a Split along axis 0
-// with a Squeeze.
-Row RowOf(const Edge* edge) {
+// The row that an Unpack takes, or a Split along axis 0 with a Squeeze.
+Row RowOf(Output output) {
   bool is_squeezed = false;
-  while (edge != nullptr) {
-    const Node& node = *edge->src();
-    const std::string& op = node.type_string();
-    if (op == "Unpack" && !is_squeezed && node.num_outputs() == 2 &&
-        IntegerOf(node, "axis", 0) == 0) {
-      return {InputOf(node, 0), edge->src_output()};
+  for (;;) {
+    const Node* const node = output.node;
+    if (Has(node, "Unpack") && !is_squeezed && node->num_outputs() == 2 &&
+        IntegerOf(*node, "axis", 0) == 0) {
+      return {InputOf(node, 0), output.index};
     }
-    if (op == "Split" && is_squeezed && node.num_outputs() == 2) {
-      const Node* axis = nullptr;
-      const tensorflow::TensorProto* proto = nullptr;
-      tensorflow::Tensor tensor;
-      const bool is_first_axis =
-          node.input_node(0, &axis).ok() && axis->IsConstant() &&
-          tensorflow::TryGetNodeAttr(axis->attrs(), "value", &proto) &&
-          tensor.FromProto(*proto) && tensor.NumElements() == 1 &&
-          tensor.dtype() == tensorflow::DT_INT32 &&
-          *static_cast<const int32_t*>(ToArray(tensor).data) == 0;
-      return {is_first_axis ? InputOf(node, 1) : nullptr, edge->src_output()};
+    if (Has(node, "Split") && is_squeezed && node->num_outputs() == 2) {
+      return IsZero(InputOf(node, 0).node)
+                 ? Row{InputOf(node, 1), output.index}
+                 : Row();
     }
     std::vector<int> dims;
-    tensorflow::TryGetNodeAttr(node.attrs(), "squeeze_dims", &dims);
-    if (op == "Squeeze" && !is_squeezed && dims == std::vector<int>{0}) {
+    tensorflow::TryGetNodeAttr(node->attrs(), "squeeze_dims", &dims);
+    if (Has(node, "Squeeze") && !is_squeezed && dims == std::vector<int>{0}) {
       is_squeezed = true;
-    } else if (!node.IsIdentity()) {
-      break;
+    } else if (!node->IsIdentity()) {
+      return {};
     }
-    edge = InputOf(node, 0);
+    output = InputOf(node, 0);
   }
-  return {};
 }
 
 // Gives an op the matrix of which an input packs both rows, as loops of GRUs
 // take the rows of their bias: a kernel would see a new tensor in each call.
 absl::Status PassMatrix(int input, Node* node, tensorflow::Graph* graph) {
-  const Edge* edge = InputOf(*node, input);
-  while (edge != nullptr && edge->src()->IsIdentity()) {
-    edge = InputOf(*edge->src(), 0);
-  }
-  const bool is_pack =
-      edge != nullptr && edge->src()->type_string() == "Pack" &&
-      edge->src()->num_inputs() == 2 && IntegerOf(*edge->src(), "axis", 0) == 0;
+  const Node* pack = InputOf(node, input).node;
+  while (pack->IsIdentity()) pack = InputOf(pack, 0).node;
+  const bool is_pack = Has(pack, "Pack") && pack->num_inputs() == 2 &&
+                       IntegerOf(*pack, "axis", 0) == 0;
   if (!is_pack) return absl::OkStatus();
-  const Row first = RowOf(InputOf(*edge->src(), 0));
-  const Row second = RowOf(InputOf(*edge->src(), 1));
-  const bool is_whole =
-      first.matrix != nullptr && second.matrix != nullptr &&
-      first.matrix->src() == second.matrix->src() &&
-      first.matrix->src_output() == second.matrix->src_output() &&
-      first.index == 0 && second.index == 1;
-  return is_whole ? graph->UpdateEdge(first.matrix->src(),
-                                      first.matrix->src_output(), node, input)
-                  : absl::OkStatus();
+  const Row first = RowOf(InputOf(pack, 0));
+  const Row second = RowOf(InputOf(pack, 1));
+  if (first.matrix.node == nullptr || !(first.matrix == second.matrix) ||
+      first.index != 0 || second.index != 1) {
+    return absl::OkStatus();
+  }
+  return graph->UpdateEdge(graph->FindNodeId(first.matrix.node->id()),
+                           first.matrix.index, node, input);
 }
 
 // Where the weights of an op come from.
@@ -159,9 +151,7 @@ Weights FindWeights(const Node& node,
         std::find(names.begin(), names.end(),
                   node.op_def().input_arg(i).name()) != names.end();
     if (!is_weight) continue;
-    const Node* input = nullptr;
-    const Node* const source =
-        node.input_node(i, &input).ok() ? SourceOf(input) : nullptr;
+    const Node* const source = SourceOf(InputOf(&node, i).node);
     const bool is_constant = source != nullptr && source->IsConstant();
     const bool is_variable =
         source != nullptr && source->type_string() == "ReadVariableOp";

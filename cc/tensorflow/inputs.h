@@ -1,0 +1,46 @@
+// The inputs of the nodes of a graph.
+
+#ifndef TF_RNN_OPS_CC_TENSORFLOW_INPUTS_H_
+#define TF_RNN_OPS_CC_TENSORFLOW_INPUTS_H_
+
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_rnn_ops {
+
+// An output of a node.
+struct Output {
+  const tensorflow::Node* node = nullptr;
+  int index = 0;
+
+  friend bool operator==(const Output& a, const Output& b) {
+    return a.node == b.node && a.index == b.index;
+  }
+};
+
+// The edge to an input of a node. Throws std::logic_error if the node lacks it,
+// as in a file that TensorFlow cannot import.
+inline const tensorflow::Edge* EdgeTo(const tensorflow::Node* node, int input) {
+  const tensorflow::Edge* edge = nullptr;
+  if (!node->input_edge(input, &edge).ok()) {
+    throw std::logic_error(absl::StrCat(node->name(), " has no input ", input));
+  }
+  return edge;
+}
+
+// The source of an input of a node.
+inline Output InputOf(const tensorflow::Node* node, int input) {
+  const tensorflow::Edge* const edge = EdgeTo(node, input);
+  return {edge->src(), edge->src_output()};
+}
+
+// Whether a node has an op.
+inline bool Has(const tensorflow::Node* node, const char* op) {
+  return node->type_string() == op;
+}
+
+}  // namespace tf_rnn_ops
+
+#endif  // TF_RNN_OPS_CC_TENSORFLOW_INPUTS_H_
