@@ -188,8 +188,8 @@ Output WithoutBounds(const Output& output) {
   if (!Has(least.node, "Minimum")) return least;
   const Output n = InputOf(least.node, 0);
   const Output bound = WithoutIdentity(InputOf(least.node, 1));
-  const bool is_at_least_1 = Has(bound.node, "Maximum") &&
-                             IsInteger(InputOf(bound.node, 0).node, 1);
+  const bool is_at_least_1 =
+      Has(bound.node, "Maximum") && IsInteger(InputOf(bound.node, 0).node, 1);
   return is_at_least_1 && AreEqual(InputOf(bound.node, 1), n, kMaxDepth)
              ? WithoutIdentity(n)
              : least;

@@ -68,9 +68,7 @@ class Matcher {
   Part* Match(StepOutputs outputs);
 
   // The part of outputs, or null.
-  Part* Find(StepOutputs outputs) {
-    return Known(Follow(std::move(outputs)));
-  }
+  Part* Find(StepOutputs outputs) { return Known(Follow(std::move(outputs))); }
 
   // Whether the steps compute outputs of nodes.
   bool Computes(const std::vector<const tensorflow::Node*>& nodes) const;

@@ -103,9 +103,8 @@ Row RowOf(Output output) {
       return {InputOf(node, 0), output.index};
     }
     if (Has(node, "Split") && is_squeezed && node->num_outputs() == 2) {
-      return IsZero(InputOf(node, 0).node)
-                 ? Row{InputOf(node, 1), output.index}
-                 : Row();
+      return IsZero(InputOf(node, 0).node) ? Row{InputOf(node, 1), output.index}
+                                           : Row();
     }
     std::vector<int> dims;
     tensorflow::TryGetNodeAttr(node->attrs(), "squeeze_dims", &dims);
