@@ -817,6 +817,13 @@ def test_a_state_that_is_the_same_in_each_step_stays():
     assert check_graph(graph, (names[:1], outputs), [inputs().numpy()], loops=(0, 1)) == graph
 
 
+def check_function(call, specs, arguments, loops):
+    """Asserts how many loops of a function run on the op and how many do not, and that the results are the same."""
+    found, actual = accelerated(tf.function(call, input_signature=specs), *arguments)
+    assert found == loops
+    check(actual, tf.function(call, input_signature=specs)(*arguments))
+
+
 def test_a_length_for_all_sequences():
     """`Select` takes one condition for all rows, too."""
     kernel = tf.random.stateless_normal([FEATURES, UNITS], [1, 0])
@@ -840,9 +847,7 @@ def test_a_length_for_all_sequences():
 
     specs = [tf.TensorSpec([BATCH, None, FEATURES]), tf.TensorSpec([], tf.int32)]
     arguments = inputs(), tf.constant(4)
-    found, actual = accelerated(tf.function(call, input_signature=specs), *arguments)
-    assert found == (1, 0)
-    check(actual, tf.function(call, input_signature=specs)(*arguments))
+    check_function(call, specs, arguments, loops=(1, 0))
 
 
 def test_masked_outputs_that_are_half_of_a_state_stay():
@@ -871,9 +876,7 @@ def test_masked_outputs_that_are_half_of_a_state_stay():
 
     specs = [tf.TensorSpec([BATCH, None, FEATURES]), tf.TensorSpec([BATCH, None], tf.bool)]
     arguments = inputs(), tf.constant(MASKS["gaps"])
-    found, actual = accelerated(tf.function(call, input_signature=specs), *arguments)
-    assert found == (0, 1)
-    check(actual, tf.function(call, input_signature=specs)(*arguments))
+    check_function(call, specs, arguments, loops=(0, 1))
 
 
 @pytest.mark.parametrize("control_flow", [1, 2])

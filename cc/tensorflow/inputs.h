@@ -41,6 +41,12 @@ inline bool Has(const tensorflow::Node* node, const char* op) {
   return node->type_string() == op;
 }
 
+// What Identities pass on.
+inline Output WithoutIdentity(Output output) {
+  while (Has(output.node, "Identity")) output = InputOf(output.node, 0);
+  return output;
+}
+
 }  // namespace tf_rnn_ops
 
 #endif  // TF_RNN_OPS_CC_TENSORFLOW_INPUTS_H_

@@ -31,11 +31,14 @@ using ::tensorflow::NodeBuilder;
 using ::tensorflow::NodeDef;
 using NodeOut = NodeBuilder::NodeOut;
 
-// The edge to an input, without the Identities before it.
-const Edge* SourceOf(const Node* node, int input) {
-  const Edge* edge = EdgeTo(node, input);
+const Edge* WithoutIdentity(const Edge* edge) {
   while (edge->src()->IsIdentity()) edge = EdgeTo(edge->src(), 0);
   return edge;
+}
+
+// The edge to an input, without the Identities before it.
+const Edge* SourceOf(const Node* node, int input) {
+  return WithoutIdentity(EdgeTo(node, input));
 }
 
 // Whether a node has the integers from 0 on.
@@ -148,12 +151,11 @@ absl::Status Frame::Read(const Graph& graph) {
   for (const Edge* edge : condition_->out_edges()) {
     const Node* const switch_node = edge->dst();
     if (edge->IsControlEdge()) continue;
-    const Node* const merge =
-        switch_node->IsSwitch() ? InputOf(switch_node, 0).node : nullptr;
-    if (merge == nullptr || !merge->IsMerge()) {
+    if (!switch_node->IsSwitch() || !InputOf(switch_node, 0).node->IsMerge()) {
       return NotUnderstood("its step has branches");
     }
-    absl::Status status = AddVariable(merge, switch_node);
+    absl::Status status =
+        AddVariable(InputOf(switch_node, 0).node, switch_node);
     if (!status.ok()) return status;
     tensorflow::TryGetNodeAttr(variables_[0].initial->dst()->attrs(),
                                "frame_name", &frame);
@@ -295,7 +297,7 @@ class Copier : private FunctionBuilder {
 
   NodeOut Copy(const Edge* edge) {
     // The type of a TensorArray changes.
-    while (edge->src()->IsIdentity()) edge = EdgeTo(edge->src(), 0);
+    edge = WithoutIdentity(edge);
     if (!ok()) return NodeOut();
     const Node* const node = edge->src();
     const auto variable = nodes_.find(node);
@@ -322,8 +324,7 @@ class Copier : private FunctionBuilder {
 
   // The variable of a flow, if it is a list of a TensorArray.
   const FrameVariable* ListOf(const Edge* flow, const Node* array) {
-    while (flow->src()->IsIdentity()) flow = EdgeTo(flow->src(), 0);
-    const auto known = nodes_.find(flow->src());
+    const auto known = nodes_.find(WithoutIdentity(flow)->src());
     if (known == nodes_.end() || array == nullptr) return nullptr;
     const FrameVariable& variable = variables_[known->second];
     if (variable.element == tensorflow::DT_INVALID) return nullptr;

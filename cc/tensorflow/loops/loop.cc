@@ -23,11 +23,6 @@ constexpr int kMaxDepth = 4;
 constexpr int kMaxInputs = 4;
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-Output WithoutIdentity(Output output) {
-  while (Has(output.node, "Identity")) output = InputOf(output.node, 0);
-  return output;
-}
-
 bool AreEqual(Output a, Output b, int max_depth) {
   a = WithoutIdentity(a);
   b = WithoutIdentity(b);

@@ -130,8 +130,8 @@ Output Matcher::Follow(Output output) {
       input = InputOf(output.node, 0);
     } else if (const auto columns = ColumnsOf(output.node, output.index)) {
       // A state [c, h] of TensorFlow 1.
-      Output whole = InputOf(output.node, InputOfColumns(output.node));
-      while (Has(whole.node, "Identity")) whole = InputOf(whole.node, 0);
+      const Output whole =
+          WithoutIdentity(InputOf(output.node, InputOfColumns(output.node)));
       const std::vector<Output> halves = HalvesOf(whole.node);
       const int half = halves.size() == 2 ? HalfOf(*columns, &width_) : -1;
       if (half < 0) return output;

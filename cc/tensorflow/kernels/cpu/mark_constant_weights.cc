@@ -120,8 +120,7 @@ Row RowOf(Output output) {
 // Gives an op the matrix of which an input packs both rows, as loops of GRUs
 // take the rows of their bias: a kernel would see a new tensor in each call.
 absl::Status PassMatrix(int input, Node* node, tensorflow::Graph* graph) {
-  const Node* pack = InputOf(node, input).node;
-  while (pack->IsIdentity()) pack = InputOf(pack, 0).node;
+  const Node* const pack = WithoutIdentity(InputOf(node, input)).node;
   const bool is_pack = Has(pack, "Pack") && pack->num_inputs() == 2 &&
                        IntegerOf(*pack, "axis", 0) == 0;
   if (!is_pack) return absl::OkStatus();
