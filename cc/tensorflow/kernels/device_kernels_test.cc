@@ -83,7 +83,7 @@ TEST(DeviceKernelsTest, KernelsAreNotMadeIfMemoryIsShort) {
 TEST(DeviceKernelsTest, KernelsOfOtherLibrariesStayInUse) {
   static Signature signature;
   signature.name = "TestOnGpu";
-  signature.inputs = {{"sizes"}, {"x"}};
+  signature.inputs = {{"sizes", ""}, {"x", ""}};
   signature.inputs[0].is_on_host = true;
   static const std::vector<OpEntry> ops = {
       {&signature, ElementType::kFloat,
