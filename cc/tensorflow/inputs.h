@@ -3,9 +3,6 @@
 #ifndef TF_RNN_OPS_CC_TENSORFLOW_INPUTS_H_
 #define TF_RNN_OPS_CC_TENSORFLOW_INPUTS_H_
 
-#include <stdexcept>
-
-#include "absl/strings/str_cat.h"
 #include "tensorflow/core/graph/graph.h"
 
 namespace tf_rnn_ops {
@@ -22,19 +19,10 @@ struct Output {
 
 // The edge to an input of a node. Throws std::logic_error if the node lacks it,
 // as in a file that TensorFlow cannot import.
-inline const tensorflow::Edge* EdgeTo(const tensorflow::Node* node, int input) {
-  const tensorflow::Edge* edge = nullptr;
-  if (!node->input_edge(input, &edge).ok()) {
-    throw std::logic_error(absl::StrCat(node->name(), " has no input ", input));
-  }
-  return edge;
-}
+const tensorflow::Edge* EdgeTo(const tensorflow::Node* node, int input);
 
 // The source of an input of a node.
-inline Output InputOf(const tensorflow::Node* node, int input) {
-  const tensorflow::Edge* const edge = EdgeTo(node, input);
-  return {edge->src(), edge->src_output()};
-}
+Output InputOf(const tensorflow::Node* node, int input);
 
 // Whether a node has an op.
 inline bool Has(const tensorflow::Node* node, const char* op) {
@@ -42,10 +30,7 @@ inline bool Has(const tensorflow::Node* node, const char* op) {
 }
 
 // What Identities pass on.
-inline Output WithoutIdentity(Output output) {
-  while (Has(output.node, "Identity")) output = InputOf(output.node, 0);
-  return output;
-}
+Output WithoutIdentity(Output output);
 
 }  // namespace tf_rnn_ops
 
